@@ -1,0 +1,107 @@
+//! KDA from primitive operations, at the sizes of the project's targets: `cargo bench -p burn-kimi-linear --bench kda`.
+
+use burn::tensor::{Device, Distribution, Tensor, activation::log_sigmoid};
+use burn_kimi_linear::{KdaOptions, KdaState, kda};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+
+const TOKENS: usize = 2048;
+const HEADS: usize = 4;
+const HEAD_DIM: usize = 128;
+
+struct Inputs {
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    g: Tensor<4>,
+    beta: Tensor<3>,
+}
+
+impl Inputs {
+    fn random(tokens: usize, heads: usize, device: &Device) -> Self {
+        let normal = Distribution::Normal(0.0, 1.0);
+        let wide = [1, tokens, heads, HEAD_DIM];
+        let unit = |x: Tensor<4>| x.clone() / x.square().sum_dim(3).sqrt();
+        Self {
+            q: unit(Tensor::random(wide, normal, device)),
+            k: unit(Tensor::random(wide, normal, device)),
+            v: Tensor::random(wide, normal, device),
+            g: log_sigmoid(Tensor::random(wide, normal, device)),
+            beta: Tensor::random([1, tokens, heads], Distribution::Uniform(0.0, 1.0), device),
+        }
+    }
+
+    fn tracked(self) -> Self {
+        Self {
+            q: self.q.require_grad(),
+            k: self.k.require_grad(),
+            v: self.v.require_grad(),
+            g: self.g.require_grad(),
+            beta: self.beta.require_grad(),
+        }
+    }
+
+    fn run(&self, state: Option<KdaState>, options: &KdaOptions) -> (Tensor<4>, KdaState) {
+        kda(
+            self.q.clone(),
+            self.k.clone(),
+            self.v.clone(),
+            self.g.clone(),
+            self.beta.clone(),
+            state,
+            options,
+        )
+    }
+}
+
+/// One element is one token of one head, so criterion's time over its throughput is the figure of the targets.
+fn token_heads(tokens: usize, heads: usize) -> Throughput {
+    Throughput::Elements((tokens * heads) as u64)
+}
+
+fn forward(c: &mut Criterion) {
+    let mut group = c.benchmark_group("kda/forward");
+    group.sample_size(10).throughput(token_heads(TOKENS, HEADS));
+    let inputs = Inputs::random(TOKENS, HEADS, &Device::flex());
+    for chunk_size in [16, 32, 64] {
+        let options = KdaOptions::new().with_chunk_size(chunk_size);
+        let id = BenchmarkId::new("primitive", format!("B1 T{TOKENS} H{HEADS} D{HEAD_DIM} chunk {chunk_size}"));
+        group.bench_function(id, |b| b.iter(|| inputs.run(None, &options).0.into_data()));
+    }
+    group.finish();
+}
+
+fn forward_backward(c: &mut Criterion) {
+    let mut group = c.benchmark_group("kda/forward_backward");
+    group.sample_size(10).throughput(token_heads(TOKENS, HEADS));
+    let inputs = Inputs::random(TOKENS, HEADS, &Device::flex().autodiff()).tracked();
+    let options = KdaOptions::new();
+    let id = BenchmarkId::new("primitive", format!("B1 T{TOKENS} H{HEADS} D{HEAD_DIM}"));
+    group.bench_function(id, |b| {
+        b.iter(|| {
+            let gradients = inputs.run(None, &options).0.sum().backward();
+            inputs.g.grad(&gradients).expect("g is tracked").into_data()
+        })
+    });
+    group.finish();
+}
+
+fn decode(c: &mut Criterion) {
+    const DECODE_HEADS: usize = 32;
+    let mut group = c.benchmark_group("kda/decode");
+    group.throughput(token_heads(1, DECODE_HEADS));
+    let device = Device::flex();
+    let inputs = Inputs::random(1, DECODE_HEADS, &device);
+    let options = KdaOptions::new();
+    let state = KdaState::zeros([1, DECODE_HEADS, HEAD_DIM, HEAD_DIM], &device);
+    let id = BenchmarkId::new("primitive", format!("B1 H{DECODE_HEADS} D{HEAD_DIM}"));
+    group.bench_function(id, |b| {
+        b.iter(|| {
+            let (o, state) = inputs.run(Some(state.clone()), &options);
+            (o.into_data(), state)
+        })
+    });
+    group.finish();
+}
+
+criterion_group!(benches, forward, forward_backward, decode);
+criterion_main!(benches);

@@ -1,0 +1,77 @@
+use burn::tensor::{
+    DType, Tensor,
+    activation::sigmoid,
+    assert_shape,
+};
+use serde::{Deserialize, Serialize};
+
+/// How a projection becomes the logarithm of the decay. The two are different functions, not one and its clamp:
+/// which one a checkpoint was trained with is part of the checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ForgetGate {
+    /// `g = -exp(A_log) softplus(x + dt_bias)`, unbounded below (Kimi Linear).
+    Softplus,
+    /// `g = lower_bound sigmoid(exp(A_log) (x + dt_bias))`, within `[lower_bound, 0)` (Kimi K3, with -5).
+    LowerBound(f64),
+}
+
+/// The forget gate: from the projection `x` to the natural logarithm of the decay.
+///
+/// # Shapes
+///
+/// - `x`: `[B, T, HV, K]`
+/// - `a_log`: `[HV]`; `None` stands for `exp(A_log) = 1`
+/// - `dt_bias`: `[HV, K]`
+/// - result: `[B, T, HV, K]`, in `f32` (`f64` if `x` is)
+///
+/// # Panics
+///
+/// If the shapes disagree, or a lower bound is not a negative number.
+pub fn kda_gate(
+    x: Tensor<4>,
+    a_log: Option<Tensor<1>>,
+    dt_bias: Tensor<2>,
+    gate: ForgetGate,
+) -> Tensor<4> {
+    let [_, _, heads, key_dim] = x.dims();
+    assert_shape!(dt_bias, [heads, key_dim]);
+    let dtype = match x.dtype() {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    };
+    let x = x.cast(dtype) + dt_bias.cast(dtype).unsqueeze();
+    let rate = a_log.map(|a_log| {
+        assert_shape!(a_log, [heads]);
+        a_log.cast(dtype).exp().reshape([1, 1, heads, 1])
+    });
+
+    match gate {
+        ForgetGate::Softplus => {
+            let step = -softplus(x);
+            match rate {
+                Some(rate) => step * rate,
+                None => step,
+            }
+        }
+        ForgetGate::LowerBound(bound) => {
+            assert!(
+                bound < 0.0 && bound.is_finite(),
+                "kda_gate: the lower bound must be a negative number, got {bound}"
+            );
+            let x = match rate {
+                Some(rate) => x * rate,
+                None => x,
+            };
+            sigmoid(x) * bound
+        }
+    }
+}
+
+/// `log(1 + exp(x))` in the form that neither overflows for large `x` nor rounds to zero for very negative ones.
+/// Burn's own softplus takes `exp(x)` of any `x`.
+fn softplus(x: Tensor<4>) -> Tensor<4> {
+    const LINEAR_ABOVE: f64 = 20.0;
+    let linear = x.clone().greater_elem(LINEAR_ABOVE);
+    let curved = x.clone().clamp_max(LINEAR_ABOVE).exp().log1p();
+    curved.mask_where(linear, x)
+}

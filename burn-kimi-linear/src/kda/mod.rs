@@ -1,0 +1,35 @@
+//! The Kimi Delta Attention operator.
+//!
+//! KDA is a linear attention whose memory is one matrix a head. For each token and head, with key width `K`
+//! and value width `V`:
+//!
+//! ```text
+//! S'  = Diag(exp(g_t)) S_{t-1}              decay every key channel by its own gate
+//! u_t = beta_t (v_t - S'^T k_t)             what the decayed memory does not yet say about k_t
+//! S_t = S' + k_t u_t^T                      delta-rule update
+//! o_t = S_t^T (scale q_t)                   read after the update
+//! ```
+//!
+//! | tensor | shape | meaning |
+//! |---|---|---|
+//! | `q`, `k` | `[B, T, H, K]` | queries and keys, L2-normalised by the caller |
+//! | `v` | `[B, T, HV, V]` | values; `HV` is a multiple of `H` |
+//! | `g` | `[B, T, HV, K]` | natural logarithm of the decay, at most 0 and finite |
+//! | `beta` | `[B, T, HV]` | write strength, in `[0, 1]`, or `[0, 2]` with negative eigenvalues |
+//! | state | `[B, HV, K, V]` | the memory `S`, key-first |
+//!
+//! Value head `j` reads query and key head `j / (HV / H)`.
+//!
+//! Source: Kimi Linear, arXiv 2510.26692, equation 1.
+
+mod chunked;
+mod decay;
+mod function;
+mod gate;
+mod reference;
+mod state;
+
+pub use function::{KdaOptions, kda};
+pub use gate::{ForgetGate, kda_gate};
+pub use reference::kda_reference;
+pub use state::KdaState;

@@ -1,0 +1,62 @@
+use burn::tensor::Tensor;
+
+use super::function::KdaInput;
+use super::{KdaOptions, KdaState};
+
+/// KDA by its definition, one token after the other.
+///
+/// Same inputs, outputs and panics as [`kda`](super::kda). This is the oracle that every faster path is compared with; it is
+/// differentiable, and slow on long sequences.
+pub fn kda_reference(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    g: Tensor<4>,
+    beta: Tensor<3>,
+    initial_state: Option<KdaState>,
+    options: &KdaOptions,
+) -> (Tensor<4>, KdaState) {
+    let dtype = v.dtype();
+    let input = KdaInput::new(q, k, v, g, beta, initial_state, options);
+    let (o, state) = recurrent(input);
+    (o.cast(dtype), KdaState::from_key_value(state))
+}
+
+pub(super) fn recurrent(input: KdaInput) -> (Tensor<4>, Tensor<4>) {
+    let KdaInput {
+        q,
+        k,
+        v,
+        g,
+        beta,
+        mut state,
+        ..
+    } = input;
+    let [batch, tokens, heads, key_dim] = k.dims();
+    let [_, _, _, value_dim] = v.dims();
+    if tokens == 0 {
+        return (v, state);
+    }
+    let row = |x: &Tensor<4>, t: usize| x.clone().narrow(1, t, 1).swap_dims(1, 2);
+
+    let outputs = (0..tokens)
+        .map(|t| {
+            let k_t = row(&k, t); // [B, HV, 1, K]
+            let column = |x: Tensor<4>| x.reshape([batch, heads, key_dim, 1]);
+            let decay = column(row(&g, t)).exp();
+            let beta_t = beta
+                .clone()
+                .narrow(1, t, 1)
+                .reshape([batch, heads, 1, 1]);
+
+            let decayed = state.clone() * decay;
+            let known = k_t.clone().matmul(decayed.clone());
+            let update = (row(&v, t) - known) * beta_t;
+            state = decayed + column(k_t) * update;
+            row(&q, t)
+                .matmul(state.clone())
+                .reshape([batch, 1, heads, value_dim])
+        })
+        .collect();
+    (Tensor::cat(outputs, 1), state)
+}

@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod kda;
+pub mod layers;
+pub mod plan;
+
+pub use kda::{ForgetGate, KdaOptions, KdaState, kda, kda_gate};
+pub use layers::{
+    GatedRmsNorm, GatedRmsNormConfig, KimiDeltaAttention, KimiDeltaAttentionConfig,
+    KimiDeltaAttentionState, MultiHeadLatentAttention, MultiHeadLatentAttentionConfig,
+    MultiHeadLatentAttentionState, ShortConvolution, ShortConvolutionConfig,
+};
+pub use plan::{AttentionKind, AttentionPlan, ParseAttentionPlanError};

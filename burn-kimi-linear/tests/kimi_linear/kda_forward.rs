@@ -1,0 +1,263 @@
+use burn::tensor::{DType, Device};
+use burn_kimi_linear::{KdaOptions, KdaState, kda, kda::kda_reference};
+use proptest::prelude::*;
+
+use crate::closeness::{assert_close, relative_rms, values};
+use crate::kda_cases::{Gates, Keys, Tensors, inputs, options, run};
+use crate::kda_oracle::{Dims, recurrence};
+
+const TOLERANCE: f64 = 2e-5;
+
+fn dims() -> impl Strategy<Value = Dims> {
+    (1..3usize, 0..70usize, 1..3usize, 1..3usize, 1..20usize, 1..20usize).prop_map(
+        |(batch, tokens, heads, group, key, value)| Dims {
+            batch,
+            tokens,
+            heads,
+            group,
+            key,
+            value,
+        },
+    )
+}
+
+fn gates() -> impl Strategy<Value = Gates> {
+    prop_oneof![
+        Just(Gates::Open),
+        prop_oneof![Just(0.1), Just(1.0), Just(20.0)].prop_map(|strength| Gates::Random { strength }),
+        prop_oneof![Just(-5.0), Just(-30.0), Just(-1000.0)].prop_map(Gates::Constant),
+        prop_oneof![Just(0.1), Just(0.5), Just(0.9)].prop_map(|probability| Gates::Resets { probability }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_shape_and_gate_matches_the_recurrence(
+        dims in dims(),
+        gates in gates(),
+        chunk_size in prop_oneof![Just(2usize), Just(4), Just(16), Just(32), Just(64)],
+        seed in any::<u64>(),
+    ) {
+        let inputs = inputs(dims, gates, Keys::Random, 1.0, seed);
+        let want = recurrence(&inputs);
+        let got = run(&inputs, chunk_size);
+        prop_assert!(relative_rms(&got.o, &want.o) <= TOLERANCE, "o");
+        prop_assert!(relative_rms(&got.state, &want.state) <= TOLERANCE, "state");
+    }
+}
+
+fn medium(tokens: usize) -> Dims {
+    Dims {
+        batch: 2,
+        tokens,
+        heads: 2,
+        group: 1,
+        key: 12,
+        value: 20,
+    }
+}
+
+#[test]
+fn every_remainder_of_the_chunk_matches() {
+    for tokens in [1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100] {
+        let inputs = inputs(medium(tokens), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 7);
+        let want = recurrence(&inputs);
+        let got = run(&inputs, 16);
+        assert_close(&format!("o at T = {tokens}"), &got.o, &want.o, TOLERANCE);
+        assert_close(&format!("state at T = {tokens}"), &got.state, &want.state, TOLERANCE);
+    }
+}
+
+#[test]
+fn reference_matches_the_recurrence() {
+    let inputs = inputs(medium(9), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 3);
+    let x = Tensors::new(&inputs, &Device::flex(), DType::F32);
+    let state = KdaState::from_key_value(x.state);
+    let (o, state) = kda_reference(x.q, x.k, x.v, x.g, x.beta, Some(state), &options(&inputs, 16));
+    let want = recurrence(&inputs);
+    assert_close("o", &values(o), &want.o, TOLERANCE);
+    assert_close("state", &values(state.into_key_value()), &want.state, TOLERANCE);
+}
+
+#[test]
+fn no_tokens_give_no_output_and_keep_the_state() {
+    let inputs = inputs(medium(0), Gates::Open, Keys::Random, 1.0, 1);
+    let x = Tensors::new(&inputs, &Device::flex(), DType::F32);
+    let (o, state) = x.run(&KdaOptions::new());
+    assert_eq!(o.dims(), [2, 0, 2, 20]);
+    assert_eq!(state.into_data(), x.state.into_data());
+}
+
+#[test]
+fn missing_state_is_an_empty_memory() {
+    let mut inputs = inputs(medium(20), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 5);
+    inputs.parts[5].fill(0.0);
+    let x = Tensors::new(&inputs, &Device::flex(), DType::F32);
+    let (want, _) = x.run(&KdaOptions::new());
+    let (got, _) = kda(x.q, x.k, x.v, x.g, x.beta, None, &KdaOptions::new());
+    assert_eq!(got.into_data(), want.into_data());
+}
+
+#[test]
+fn a_later_token_changes_no_earlier_output() {
+    let before = inputs(medium(70), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 11);
+    for changed in [1, 15, 16, 17, 40, 69] {
+        let mut after = before.clone();
+        let other = inputs(medium(70), Gates::Random { strength: 3.0 }, Keys::Random, 1.0, 12);
+        for part in 0..5 {
+            let width = after.parts[part].len() / (2 * 70);
+            for batch in 0..2 {
+                let tail = (batch * 70 + changed) * width..(batch + 1) * 70 * width;
+                after.parts[part][tail.clone()].copy_from_slice(&other.parts[part][tail]);
+            }
+        }
+        let (before, after) = (run(&before, 16).o, run(&after, 16).o);
+        let width = before.len() / (2 * 70);
+        for batch in 0..2 {
+            let head = batch * 70 * width..(batch * 70 + changed) * width;
+            assert_eq!(before[head.clone()], after[head], "outputs before token {changed}");
+        }
+        assert_ne!(before, after, "the change at {changed} must show somewhere");
+    }
+}
+
+#[test]
+fn a_sequence_cut_anywhere_gives_the_same() {
+    let tokens = 80;
+    let all = inputs(medium(tokens), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 13);
+    let x = Tensors::new(&all, &Device::flex(), DType::F32);
+    let (want_o, want_state) = x.run(&KdaOptions::new());
+    for cut in [1, 15, 16, 17, 63, 64, 65, 79] {
+        let part = |from: usize, count: usize, state| {
+            let (o, state) = kda(
+                x.q.clone().narrow(1, from, count),
+                x.k.clone().narrow(1, from, count),
+                x.v.clone().narrow(1, from, count),
+                x.g.clone().narrow(1, from, count),
+                x.beta.clone().narrow(1, from, count),
+                Some(state),
+                &KdaOptions::new(),
+            );
+            (o, state)
+        };
+        let (first, state) = part(0, cut, KdaState::from_key_value(x.state.clone()));
+        let (second, state) = part(cut, tokens - cut, state);
+        let o = burn::tensor::Tensor::cat(vec![first, second], 1);
+        assert_close(&format!("o cut at {cut}"), &values(o), &values(want_o.clone()), 1e-5);
+        let state = values(state.into_key_value());
+        assert_close(&format!("state cut at {cut}"), &state, &values(want_state.clone()), 1e-5);
+    }
+}
+
+#[test]
+fn chunk_sizes_agree() {
+    let inputs = inputs(medium(100), Gates::Random { strength: 2.0 }, Keys::Random, 1.0, 17);
+    let want = run(&inputs, 64);
+    for chunk_size in [2, 4, 8, 16, 32, 128] {
+        let got = run(&inputs, chunk_size);
+        assert_close(&format!("chunk {chunk_size}"), &got.o, &want.o, 1e-5);
+    }
+}
+
+#[test]
+fn a_sequence_does_not_see_its_neighbours() {
+    let both = inputs(medium(50), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 19);
+    let x = Tensors::new(&both, &Device::flex(), DType::F32);
+    let (want, _) = x.run(&KdaOptions::new());
+    let (alone, _) = kda(
+        x.q.narrow(0, 1, 1),
+        x.k.narrow(0, 1, 1),
+        x.v.narrow(0, 1, 1),
+        x.g.narrow(0, 1, 1),
+        x.beta.narrow(0, 1, 1),
+        Some(KdaState::from_key_value(x.state.narrow(0, 1, 1))),
+        &KdaOptions::new(),
+    );
+    assert_close("second of the batch", &values(alone), &values(want.narrow(0, 1, 1)), 1e-6);
+}
+
+#[test]
+fn strided_and_expanded_inputs_are_read_right() {
+    let inputs = inputs(medium(40), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 23);
+    let x = Tensors::new(&inputs, &Device::flex(), DType::F32);
+    let (want, _) = x.run(&KdaOptions::new());
+    let strided = |x: burn::tensor::Tensor<4>| {
+        let copied = x.permute([3, 1, 2, 0]) * 1.0;
+        copied.permute([3, 1, 2, 0])
+    };
+    let expanded = Tensors {
+        q: strided(x.q.clone()),
+        k: strided(x.k.clone()),
+        v: strided(x.v.clone()),
+        g: strided(x.g.clone()),
+        beta: (x.beta.clone().swap_dims(0, 2) * 1.0).swap_dims(0, 2),
+        state: (x.state.clone().swap_dims(2, 3) * 1.0).swap_dims(2, 3),
+    };
+    let (got, _) = expanded.run(&KdaOptions::new());
+    assert_eq!(got.into_data(), want.into_data());
+
+    let constant = x.g.clone().narrow(3, 0, 1);
+    let by_expand = Tensors { g: constant.clone().expand([2, 40, 2, 12]), ..x };
+    let (a, _) = by_expand.run(&KdaOptions::new());
+    let by_repeat = Tensors { g: constant.repeat_dim(3, 12), ..by_expand };
+    let (b, _) = by_repeat.run(&KdaOptions::new());
+    assert_eq!(a.into_data(), b.into_data());
+}
+
+#[test]
+fn half_precision_storage_computes_in_f32() {
+    let inputs = inputs(medium(60), Gates::Random { strength: 0.1 }, Keys::Random, 1.0, 29);
+    let want = recurrence(&inputs).o;
+    for dtype in [DType::BF16, DType::F16] {
+        let x = Tensors::new(&inputs, &Device::flex(), dtype);
+        let (o, state) = x.run(&KdaOptions::new());
+        assert_eq!(o.dtype(), dtype);
+        assert_eq!(state.dtype(), DType::F32);
+        let error = relative_rms(&values(o), &want);
+        assert!(error < 1e-2, "{dtype:?}: {error}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "v has 3 heads, which is not a multiple of the 2 heads of q and k")]
+fn value_heads_must_be_a_multiple() {
+    let x = Tensors::new(
+        &inputs(medium(4), Gates::Open, Keys::Random, 1.0, 1),
+        &Device::flex(),
+        DType::F32,
+    );
+    let v = burn::tensor::Tensor::zeros([2, 4, 3, 20], &Device::flex());
+    kda(x.q, x.k, v, x.g, x.beta, None, &KdaOptions::new());
+}
+
+#[test]
+#[should_panic(expected = "assert_shape!(g, [batch, tokens, value_heads, key_dim])")]
+fn a_gate_per_head_is_refused() {
+    let x = Tensors::new(
+        &inputs(medium(4), Gates::Open, Keys::Random, 1.0, 1),
+        &Device::flex(),
+        DType::F32,
+    );
+    let per_head = x.g.narrow(3, 0, 1);
+    kda(x.q, x.k, x.v, per_head, x.beta, None, &KdaOptions::new());
+}
+
+#[test]
+#[should_panic(expected = "assert_shape!(initial_state,")]
+fn a_value_first_state_is_refused_when_shapes_tell() {
+    let x = Tensors::new(
+        &inputs(medium(4), Gates::Open, Keys::Random, 1.0, 1),
+        &Device::flex(),
+        DType::F32,
+    );
+    let wrong = KdaState::from_key_value(x.state.swap_dims(2, 3));
+    kda(x.q, x.k, x.v, x.g, x.beta, Some(wrong), &KdaOptions::new());
+}
+
+#[test]
+#[should_panic(expected = "chunk_size must be a power of two and at least 2, got 48")]
+fn odd_chunk_sizes_are_refused() {
+    let _ = KdaOptions::new().with_chunk_size(48);
+}

@@ -1,0 +1,112 @@
+use burn::module::Module;
+use burn::tensor::{Device, Distribution, Tensor};
+use burn_kimi_linear::{ForgetGate, KimiDeltaAttention, KimiDeltaAttentionConfig};
+
+use crate::closeness::{assert_close, values};
+
+const D_MODEL: usize = 12;
+
+fn config() -> KimiDeltaAttentionConfig {
+    KimiDeltaAttentionConfig::new(D_MODEL, 2, 4)
+}
+
+fn variants() -> Vec<KimiDeltaAttentionConfig> {
+    vec![
+        config(),
+        config().with_gate(ForgetGate::LowerBound(-5.0)),
+        config().with_num_value_heads(Some(4)).with_value_head_dim(Some(6)),
+        config().with_allow_negative_eigenvalues(true).with_conv_size(2),
+    ]
+}
+
+fn random(shape: [usize; 3]) -> Tensor<3> {
+    Tensor::random(shape, Distribution::Normal(0.0, 1.0), &Device::flex())
+}
+
+fn step_by_step(layer: &KimiDeltaAttention, x: &Tensor<3>, pieces: &[usize]) -> Tensor<3> {
+    let mut state = None;
+    let mut at = 0;
+    let mut outputs = Vec::new();
+    for &tokens in pieces {
+        let (y, next) = layer.forward_with_state(x.clone().narrow(1, at, tokens), state);
+        outputs.push(y);
+        state = Some(next);
+        at += tokens;
+    }
+    Tensor::cat(outputs, 1)
+}
+
+#[test]
+fn token_by_token_and_by_pieces_equals_one_pass() {
+    for config in variants() {
+        let layer = config.init(&Device::flex());
+        let x = random([2, 20, D_MODEL]);
+        let want = values(layer.forward(x.clone()));
+        for pieces in [&[1; 20][..], &[2, 17, 1], &[16, 4], &[19, 1]] {
+            let got = values(step_by_step(&layer, &x, pieces));
+            assert_close(&format!("{pieces:?}"), &got, &want, 1e-5);
+        }
+    }
+}
+
+#[test]
+fn a_later_token_changes_no_earlier_output() {
+    let layer = config().init(&Device::flex());
+    let x = random([1, 20, D_MODEL]);
+    let changed = Tensor::cat(vec![x.clone().narrow(1, 0, 9), random([1, 11, D_MODEL])], 1);
+    let (a, b) = (layer.forward(x), layer.forward(changed));
+    assert_close("prefix", &values(a.clone().narrow(1, 0, 9)), &values(b.clone().narrow(1, 0, 9)), 1e-6);
+    assert_ne!(values(a), values(b));
+}
+
+#[test]
+fn every_parameter_gets_a_gradient() {
+    let device = Device::flex().autodiff();
+    for config in variants() {
+        let layer = config.init(&device);
+        let x = Tensor::random([2, 9, D_MODEL], Distribution::Normal(0.0, 1.0), &device);
+        let grads = layer.forward(x).square().sum().backward();
+        let grads = burn::optim::GradientsParams::from_grads(grads, &layer);
+        assert_eq!(grads.len(), 15, "{layer:?}");
+        let a_log = grads.get::<1>(layer.a_log.id).unwrap();
+        assert!(a_log.abs().sum().into_scalar::<f32>() > 0.0);
+    }
+}
+
+#[test]
+fn starts_with_the_published_gates() {
+    let layer = config().init(&Device::flex());
+    let a_log = values(layer.a_log.val());
+    assert!(a_log.iter().all(|a| (0.0..=16f64.ln() + 1e-6).contains(a)), "{a_log:?}");
+    let softplus = |x: f64| x.exp().ln_1p();
+    let steps: Vec<f64> = values(layer.dt_bias.val()).into_iter().map(softplus).collect();
+    assert!(steps.iter().all(|s| (0.00099..0.101).contains(s)), "{steps:?}");
+
+    let bounded = config().with_gate(ForgetGate::LowerBound(-5.0)).init(&Device::flex());
+    assert_eq!(values(bounded.a_log.val()), [0.0, 0.0]);
+}
+
+#[test]
+fn a_saved_layer_loads_the_same() {
+    let device = Device::flex();
+    let layer = config().init(&device);
+    let x = random([1, 5, D_MODEL]);
+    let loaded = config().init(&device).load_record(layer.clone().into_record());
+    assert_eq!(loaded.forward(x.clone()).into_data(), layer.forward(x).into_data());
+}
+
+#[test]
+fn no_tokens_pass_through() {
+    let layer = config().init(&Device::flex());
+    let (_, state) = layer.forward_with_state(random([1, 3, D_MODEL]), None);
+    let (y, after) = layer.forward_with_state(random([1, 0, D_MODEL]), Some(state.clone()));
+    assert_eq!(y.dims(), [1, 0, D_MODEL]);
+    let memory = |s: burn_kimi_linear::KimiDeltaAttentionState| s.memory.into_key_value().into_data();
+    assert_eq!(memory(after), memory(state));
+}
+
+#[test]
+#[should_panic(expected = "assert_shape!(x, [batch, tokens, d_model])")]
+fn another_width_is_refused() {
+    config().init(&Device::flex()).forward(random([1, 2, D_MODEL + 1]));
+}

@@ -1,0 +1,15 @@
+//! Tests of the crate: every formula against `f64` arithmetic written here, gradients against finite differences, and the
+//! properties that callers rely on.
+
+mod closeness;
+mod gate;
+mod kda_cases;
+mod kda_forward;
+mod kda_gradient;
+mod kda_numerics;
+mod kda_oracle;
+mod kda_state;
+mod latent_attention;
+mod layer;
+mod plan;
+mod short_convolution;

@@ -1,0 +1,137 @@
+use burn::module::Module;
+use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig, RmsNorm, RmsNormConfig};
+use burn::tensor::{Device, Int, Tensor};
+use burn_attnres::AttnRes;
+
+use crate::config::DecoderConfig;
+use crate::layers::{Attention, FeedForward, FeedForwardConfig};
+use crate::residual::ResidualStream;
+use crate::state::{DecoderState, LayerState};
+
+/// A causal language model of the Kimi family.
+///
+/// Fields are named as the tensors of the released checkpoints.
+#[derive(Module, Debug)]
+pub struct Decoder {
+    /// `[vocab_size, hidden_size]`.
+    pub embed_tokens: Embedding,
+    /// The layers, first to last.
+    pub layers: Vec<DecoderLayer>,
+    /// Queries and norms of the attention over depth; `None` where sub-layers are summed.
+    pub attn_res: Option<AttnRes>,
+    /// Norm before the output head.
+    pub norm: RmsNorm,
+    /// `[hidden_size, vocab_size]`, not tied to the embedding.
+    pub lm_head: Linear,
+}
+
+impl Decoder {
+    /// Logits of the token after each one: `tokens` is `[B, T]`, the result `[B, T, vocab_size]`.
+    pub fn forward(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
+        self.forward_with_state(tokens, self.init_state()).0
+    }
+
+    /// The state before the first token, for a batch of any size.
+    pub fn init_state(&self) -> DecoderState {
+        DecoderState::new(self.layers.len())
+    }
+
+    /// Continues from `state`; returns the logits of `tokens` and the state after them.
+    ///
+    /// # Panics
+    ///
+    /// If `state` belongs to another batch or another model.
+    pub fn forward_with_state(
+        &self,
+        tokens: Tensor<2, Int>,
+        state: DecoderState,
+    ) -> (Tensor<3>, DecoderState) {
+        assert_eq!(
+            state.layers.len(),
+            self.layers.len(),
+            "Decoder: a state of {} layers was given to a model of {}",
+            state.layers.len(),
+            self.layers.len()
+        );
+        let seen = state.tokens + tokens.dims()[1];
+        let embedding = self.embed_tokens.forward(tokens);
+        let mut stream = ResidualStream::start(self.attn_res.as_ref(), embedding);
+        let layers = self
+            .layers
+            .iter()
+            .zip(state.layers)
+            .map(|(layer, state)| Some(layer.forward(&mut stream, state)))
+            .collect();
+        let logits = self.lm_head.forward(self.norm.forward(stream.finish()));
+        let state = DecoderState {
+            layers,
+            tokens: seen,
+        };
+        (logits, state)
+    }
+}
+
+/// One transformer layer: attention, then feed-forward, each behind its own norm.
+#[derive(Module, Debug)]
+pub struct DecoderLayer {
+    /// Norm before the attention.
+    pub input_layernorm: RmsNorm,
+    /// The attention.
+    pub self_attn: Attention,
+    /// Norm before the feed-forward.
+    pub post_attention_layernorm: RmsNorm,
+    /// The feed-forward.
+    pub mlp: FeedForward,
+}
+
+impl DecoderLayer {
+    /// Runs both sub-layers on the stream and returns the attention's new state.
+    pub fn forward(
+        &self,
+        stream: &mut ResidualStream<'_>,
+        state: Option<LayerState>,
+    ) -> LayerState {
+        let x = self.input_layernorm.forward(stream.read());
+        let (y, state) = self.self_attn.forward(x, state);
+        stream.write(y);
+
+        let x = self.post_attention_layernorm.forward(stream.read());
+        stream.write(self.mlp.forward(x));
+        state
+    }
+}
+
+impl DecoderConfig {
+    /// Creates the decoder with fresh weights: the embedding standard normal, projections as Burn's `Linear`.
+    ///
+    /// # Panics
+    ///
+    /// If [`validate`](Self::validate) refuses the config.
+    pub fn init(&self, device: &Device) -> Decoder {
+        if let Err(error) = self.validate() {
+            panic!("DecoderConfig: {error}");
+        }
+        let norm = RmsNormConfig::new(self.hidden_size).with_epsilon(self.rms_norm_eps);
+        let feed_forward = FeedForwardConfig::new(self.hidden_size, self.intermediate_size);
+        let layer = |index| DecoderLayer {
+            input_layernorm: norm.init(device),
+            self_attn: Attention::new(self.attention.kind(index), self, device),
+            post_attention_layernorm: norm.init(device),
+            mlp: feed_forward.init(device),
+        };
+        Decoder {
+            embed_tokens: EmbeddingConfig::new(self.vocab_size, self.hidden_size).init(device),
+            layers: (0..self.num_layers).map(layer).collect(),
+            attn_res: self.residual.init(
+                self.hidden_size,
+                self.num_sublayers(),
+                self.rms_norm_eps,
+                device,
+            ),
+            norm: norm.init(device),
+            lm_head: LinearConfig::new(self.hidden_size, self.vocab_size)
+                .with_bias(false)
+                .init(device),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod config;
+mod decoder;
+pub mod layers;
+mod residual;
+mod state;
+
+pub use burn_kimi_linear::{AttentionKind, AttentionPlan, ForgetGate};
+pub use config::{ConfigError, DecoderConfig};
+pub use decoder::{Decoder, DecoderLayer};
+pub use residual::{ParseResidualSchemeError, ResidualScheme, ResidualStream};
+pub use state::{DecoderState, LayerState};

@@ -1,0 +1,117 @@
+//! The gradient of the loss with respect to every parameter, against finite differences along random directions.
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::{DType, Device, Distribution, Tensor};
+use burn_kimi_model::Decoder;
+
+use crate::decoder::{compositions, tokens};
+
+/// Differences need more digits than `f32` has. Burn's norm still rounds to `f32` inside, which sets step and tolerance.
+struct Widen;
+
+impl ModuleMapper for Widen {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let (id, value, mapper) = param.consume();
+        let value = value.inner().cast(DType::F64);
+        Param::from_mapped_value(id, Tensor::from_inner(value).require_grad(), mapper)
+    }
+}
+
+/// Moves one parameter, by its place in the visit, along a direction.
+struct Move {
+    place: usize,
+    at: usize,
+    direction: Vec<f64>,
+    step: f64,
+}
+
+impl ModuleMapper for Move {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let place = self.at;
+        self.at += 1;
+        if place != self.place {
+            return param;
+        }
+        let (id, value, mapper) = param.consume();
+        let shape = value.dims();
+        let data = burn::tensor::TensorData::new(self.direction.clone(), shape);
+        let direction = Tensor::<D>::from_data(data, (&value.device(), value.dtype()));
+        Param::from_mapped_value(id, value + direction * self.step, mapper)
+    }
+}
+
+/// What finite differences need to know of each parameter: its path, and its gradient along a random direction.
+#[derive(Default)]
+struct Directional<'a> {
+    grads: Option<&'a GradientsParams>,
+    path: Vec<String>,
+    found: Vec<(String, Vec<f64>, f64)>,
+}
+
+impl ModuleVisitor for Directional<'_> {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.push(name.into());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let value = param.val().inner();
+        let direction = value.random_like(Distribution::Normal(0.0, 1.0));
+        let direction = direction.clone() / direction.square().sum().sqrt().unsqueeze();
+        let grad = self.grads.and_then(|grads| grads.get::<D>(param.id));
+        let slope = match grad {
+            Some(grad) => (grad * direction.clone()).sum().into_scalar::<f64>(),
+            None => 0.0,
+        };
+        let direction = direction.into_data().iter::<f64>().collect();
+        self.found.push((self.path.join("."), direction, slope));
+    }
+}
+
+fn loss(model: &Decoder, device: &Device) -> Tensor<1> {
+    let text = [[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]];
+    let logits = model.forward(tokens(&text, device));
+    burn::tensor::activation::log_softmax(logits, 2)
+        .narrow(2, 1, 3)
+        .square()
+        .sum()
+}
+
+#[test]
+fn every_parameter_matches_finite_differences() {
+    const STEP: f64 = 3e-3;
+    let device = Device::flex().autodiff();
+    for config in compositions() {
+        let model = config.init(&device).map(&mut Widen);
+        let grads = GradientsParams::from_grads(loss(&model, &device).backward(), &model);
+        let mut directional = Directional {
+            grads: Some(&grads),
+            ..Directional::default()
+        };
+        model.visit(&mut directional);
+        assert!(directional.found.iter().filter(|(_, _, slope)| slope.abs() > 0.05).count() > 20);
+        for (place, (path, direction, slope)) in directional.found.into_iter().enumerate() {
+            let at = |step| {
+                let moved = model.valid().map(&mut Move {
+                    place,
+                    at: 0,
+                    direction: direction.clone(),
+                    step,
+                });
+                loss(&moved, &Device::flex()).into_scalar::<f64>()
+            };
+            let want = (at(STEP) - at(-STEP)) / (2.0 * STEP);
+            let error = (slope - want).abs();
+            assert!(
+                error <= 5e-3 * want.abs().max(1.0),
+                "{} {}: {path}: {slope} instead of {want}",
+                config.attention,
+                config.residual
+            );
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of the crate: composition of the decoder, and what callers rely on whatever it is composed of.
+
+mod config;
+mod decoder;
+mod gradient;
