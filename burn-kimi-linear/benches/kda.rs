@@ -64,7 +64,10 @@ fn forward(c: &mut Criterion) {
     let inputs = Inputs::random(TOKENS, HEADS, &Device::flex());
     for chunk_size in [16, 32, 64] {
         let options = KdaOptions::new().with_chunk_size(chunk_size);
-        let id = BenchmarkId::new("primitive", format!("B1 T{TOKENS} H{HEADS} D{HEAD_DIM} chunk {chunk_size}"));
+        let id = BenchmarkId::new(
+            "primitive",
+            format!("B1 T{TOKENS} H{HEADS} D{HEAD_DIM} chunk {chunk_size}"),
+        );
         group.bench_function(id, |b| b.iter(|| inputs.run(None, &options).0.into_data()));
     }
     group.finish();

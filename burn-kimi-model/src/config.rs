@@ -59,7 +59,9 @@ pub enum ConfigError {
     #[error("gate: the lower bound must be a negative number, got {0}")]
     LowerBound(f64),
     /// More blocks than there are sub-layers to fill them.
-    #[error("residual: {blocks} blocks for {sublayers} sub-layers (two a layer); expected 1 to {sublayers}")]
+    #[error(
+        "residual: {blocks} blocks for {sublayers} sub-layers (two a layer); expected 1 to {sublayers}"
+    )]
     Blocks {
         /// Blocks asked for.
         blocks: usize,

@@ -3,6 +3,7 @@
 
 mod config;
 mod decoder;
+mod device;
 pub mod layers;
 mod residual;
 mod state;
@@ -10,5 +11,6 @@ mod state;
 pub use burn_kimi_linear::{AttentionKind, AttentionPlan, ForgetGate};
 pub use config::{ConfigError, DecoderConfig};
 pub use decoder::{Decoder, DecoderLayer};
+pub use device::{DeviceError, DeviceName};
 pub use residual::{ParseResidualSchemeError, ResidualScheme, ResidualStream};
 pub use state::{DecoderState, LayerState};

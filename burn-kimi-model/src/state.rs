@@ -2,6 +2,7 @@ use burn_kimi_linear::{KimiDeltaAttentionState, MultiHeadLatentAttentionState};
 
 /// What one layer remembers of the tokens before.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // A handful of tensor handles either way.
 pub enum LayerState {
     /// Memory matrices and convolution windows: constant in size.
     Kda(KimiDeltaAttentionState),
@@ -16,7 +17,9 @@ impl LayerState {
     pub(crate) fn into_kda(self) -> KimiDeltaAttentionState {
         match self {
             Self::Kda(state) => state,
-            Self::Mla(_) => panic!("a delta attention layer was given the state of latent attention"),
+            Self::Mla(_) => {
+                panic!("a delta attention layer was given the state of latent attention")
+            }
         }
     }
 
@@ -26,7 +29,9 @@ impl LayerState {
     pub(crate) fn into_mla(self) -> MultiHeadLatentAttentionState {
         match self {
             Self::Mla(state) => state,
-            Self::Kda(_) => panic!("a latent attention layer was given the state of delta attention"),
+            Self::Kda(_) => {
+                panic!("a latent attention layer was given the state of delta attention")
+            }
         }
     }
 }

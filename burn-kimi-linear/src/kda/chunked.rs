@@ -47,7 +47,10 @@ pub(super) fn chunked(input: KdaInput, chunk_size: usize) -> (Tensor<4>, Tensor<
     let edges = plan.edges.unsqueeze::<4>().matmul(g).exp();
     let from_start = edges.clone().narrow(2, 0, chunk_size);
     let to_end = edges.narrow(2, chunk_size, chunk_size);
-    let whole = from_start.clone().narrow(2, chunk_size - 1, 1).swap_dims(2, 3);
+    let whole = from_start
+        .clone()
+        .narrow(2, chunk_size - 1, 1)
+        .swap_dims(2, 3);
 
     let written = within.solve.clone().matmul(v * beta.clone());
     let read_back = within.solve.matmul(k.clone() * from_start.clone() * beta);
@@ -81,7 +84,13 @@ fn within_chunks(q: &Chunks, k: &Chunks, g: &Chunks, beta: &Chunks, plan: &Decay
     let by_level = |x: Tensor<4>| x.reshape([chunks * rows, levels, size, key_dim]);
     let all_levels = |x: &Chunks| x.clone().reshape([chunks * rows, 1, size, key_dim]);
 
-    let decay = by_level(plan.factors.clone().unsqueeze::<4>().matmul(g.clone()).exp());
+    let decay = by_level(
+        plan.factors
+            .clone()
+            .unsqueeze::<4>()
+            .matmul(g.clone())
+            .exp(),
+    );
     let decayed_k = all_levels(k) * decay.clone();
     let decayed_q = all_levels(q) * decay;
     let columns = decayed_k.clone().swap_dims(2, 3);

@@ -49,7 +49,7 @@ impl KdaOptions {
 /// Kimi Delta Attention over a batch of sequences.
 ///
 /// Shapes and meaning are those of [the module](super). The sequence may have any length: with `T = 0` the output
-/// is empty and the state comes back as it went in, with `T = 1` this is a decode step. A missing `initial_state`
+/// is empty and the state comes back as it went in (an empty batch likewise), with `T = 1` this is a decode step. A missing `initial_state`
 /// is an empty memory. Both results are differentiable with respect to every input and the initial state.
 ///
 /// Inputs may be stored in half precision; decay, accumulation and state are `f32` (`f64` if `v` is), and `o` has
@@ -57,7 +57,7 @@ impl KdaOptions {
 ///
 /// # Panics
 ///
-/// If a tensor has another shape than the others imply, or `HV` is not a multiple of `H`.
+/// If a tensor has another shape than the others imply, `HV` is not a multiple of `H`, or a width is 0.
 pub fn kda(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -68,11 +68,11 @@ pub fn kda(
     options: &KdaOptions,
 ) -> (Tensor<4>, KdaState) {
     let input = KdaInput::new(q, k, v, g, beta, initial_state, options);
-    let [_, tokens, _, _] = input.v.dims();
+    let [batch, tokens, _, _] = input.v.dims();
     let dtype = input.storage_dtype;
 
     let (o, state) = match tokens {
-        0 => (input.v, input.state),
+        _ if batch == 0 || tokens == 0 => (input.v, input.state),
         1 => reference::recurrent(input),
         _ => {
             let chunk_size = options.chunk_size.unwrap_or(DEFAULT_CHUNK_SIZE);
@@ -117,6 +117,10 @@ impl KdaInput {
             heads > 0 && value_heads > 0 && value_heads.is_multiple_of(heads),
             "kda: v has {value_heads} heads, which is not a multiple of the {heads} heads of q and k"
         );
+        assert!(
+            key_dim > 0 && value_dim > 0,
+            "kda: heads must have a width, got K = {key_dim} and V = {value_dim}"
+        );
         assert_shape!(g, [batch, tokens, value_heads, key_dim]);
         assert_shape!(beta, [batch, tokens, value_heads]);
 
@@ -158,7 +162,7 @@ fn compute_dtype(storage: DType) -> DType {
 /// expands no empty tensor.
 fn repeat_heads(x: Tensor<4>, group: usize) -> Tensor<4> {
     let [batch, tokens, heads, dim] = x.dims();
-    if group == 1 || tokens == 0 {
+    if group == 1 || batch == 0 || tokens == 0 {
         return x;
     }
     x.reshape([batch, tokens, heads, 1, dim])

@@ -1,8 +1,4 @@
-use burn::tensor::{
-    DType, Tensor,
-    activation::sigmoid,
-    assert_shape,
-};
+use burn::tensor::{DType, Tensor, activation::sigmoid, assert_shape};
 use serde::{Deserialize, Serialize};
 
 /// How a projection becomes the logarithm of the decay. The two are different functions, not one and its clamp:

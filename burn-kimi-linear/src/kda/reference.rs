@@ -34,7 +34,7 @@ pub(super) fn recurrent(input: KdaInput) -> (Tensor<4>, Tensor<4>) {
     } = input;
     let [batch, tokens, heads, key_dim] = k.dims();
     let [_, _, _, value_dim] = v.dims();
-    if tokens == 0 {
+    if batch == 0 || tokens == 0 {
         return (v, state);
     }
     let row = |x: &Tensor<4>, t: usize| x.clone().narrow(1, t, 1).swap_dims(1, 2);
@@ -44,10 +44,7 @@ pub(super) fn recurrent(input: KdaInput) -> (Tensor<4>, Tensor<4>) {
             let k_t = row(&k, t); // [B, HV, 1, K]
             let column = |x: Tensor<4>| x.reshape([batch, heads, key_dim, 1]);
             let decay = column(row(&g, t)).exp();
-            let beta_t = beta
-                .clone()
-                .narrow(1, t, 1)
-                .reshape([batch, heads, 1, 1]);
+            let beta_t = beta.clone().narrow(1, t, 1).reshape([batch, heads, 1, 1]);
 
             let decayed = state.clone() * decay;
             let known = k_t.clone().matmul(decayed.clone());

@@ -13,10 +13,7 @@ pub struct KdaState {
 
 impl KdaState {
     /// An empty memory for `batch` sequences and `value_heads` heads.
-    pub fn zeros(
-        [batch, value_heads, key_dim, value_dim]: [usize; 4],
-        device: &Device,
-    ) -> Self {
+    pub fn zeros([batch, value_heads, key_dim, value_dim]: [usize; 4], device: &Device) -> Self {
         let shape = [batch, value_heads, key_dim, value_dim];
         Self::from_key_value(Tensor::zeros(shape, (device, DType::F32)))
     }

@@ -81,7 +81,11 @@ impl KimiDeltaAttentionConfig {
                 .init(device),
             o_proj: projection(value_width, self.d_model, device),
             gate: self.gate,
-            write_scale: if self.allow_negative_eigenvalues { 2.0 } else { 1.0 },
+            write_scale: if self.allow_negative_eigenvalues {
+                2.0
+            } else {
+                1.0
+            },
         }
     }
 }
@@ -171,9 +175,15 @@ impl KimiDeltaAttention {
             None => (None, [None, None, None]),
         };
         let [q_window, k_window, v_window] = windows;
-        let (q, q_window) = self.q_conv1d.forward(self.q_proj.forward(x.clone()), q_window);
-        let (k, k_window) = self.k_conv1d.forward(self.k_proj.forward(x.clone()), k_window);
-        let (v, v_window) = self.v_conv1d.forward(self.v_proj.forward(x.clone()), v_window);
+        let (q, q_window) = self
+            .q_conv1d
+            .forward(self.q_proj.forward(x.clone()), q_window);
+        let (k, k_window) = self
+            .k_conv1d
+            .forward(self.k_proj.forward(x.clone()), k_window);
+        let (v, v_window) = self
+            .v_conv1d
+            .forward(self.v_proj.forward(x.clone()), v_window);
 
         let decay = self.f_b_proj.forward(self.f_a_proj.forward(x.clone()));
         let g = kda_gate(

@@ -1,9 +1,7 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::nn::{Linear, RmsNorm, RmsNormConfig};
-use burn::tensor::{
-    Bool, DType, Device, Tensor, activation::softmax, assert_shape,
-};
+use burn::tensor::{Bool, DType, Device, Tensor, activation::softmax, assert_shape};
 
 use super::projection;
 
@@ -38,7 +36,11 @@ impl MultiHeadLatentAttentionConfig {
             q_proj: projection(self.d_model, heads * query_dim, device),
             kv_a_proj_with_mqa: projection(self.d_model, latent + self.qk_rope_head_dim, device),
             kv_a_layernorm: norm.init(device),
-            kv_b_proj: projection(latent, heads * (self.qk_nope_head_dim + self.v_head_dim), device),
+            kv_b_proj: projection(
+                latent,
+                heads * (self.qk_nope_head_dim + self.v_head_dim),
+                device,
+            ),
             o_proj: projection(heads * self.v_head_dim, self.d_model, device),
             num_heads: heads,
             qk_nope_head_dim: self.qk_nope_head_dim,

@@ -23,5 +23,8 @@ pub(crate) fn relative_rms(got: &[f64], want: &[f64]) -> f64 {
 #[track_caller]
 pub(crate) fn assert_close(what: &str, got: &[f64], want: &[f64], tolerance: f64) {
     let error = relative_rms(got, want);
-    assert!(error <= tolerance, "{what}: relative rms {error:e} above {tolerance:e}");
+    assert!(
+        error <= tolerance,
+        "{what}: relative rms {error:e} above {tolerance:e}"
+    );
 }

@@ -9,7 +9,14 @@ const GATES: [ForgetGate; 2] = [ForgetGate::Softplus, ForgetGate::LowerBound(-5.
 
 fn formula(gate: ForgetGate, x: f64, rate: f64) -> f64 {
     match gate {
-        ForgetGate::Softplus => -rate * if x > 0.0 { x + (-x).exp().ln_1p() } else { x.exp().ln_1p() },
+        ForgetGate::Softplus => {
+            -rate
+                * if x > 0.0 {
+                    x + (-x).exp().ln_1p()
+                } else {
+                    x.exp().ln_1p()
+                }
+        }
         ForgetGate::LowerBound(bound) => bound / (1.0 + (-rate * x).exp()),
     }
 }
@@ -58,7 +65,12 @@ fn both_gates_match_their_formula_at_any_amplitude() {
             let inputs = Inputs::new(amplitude);
             let (x, a_log, dt_bias) = inputs.tensors((&Device::flex(), DType::F32));
             let got = values(kda_gate(x, Some(a_log), dt_bias, gate));
-            assert_close(&format!("{gate:?} x {amplitude}"), &got, &inputs.formula(gate), 1e-6);
+            assert_close(
+                &format!("{gate:?} x {amplitude}"),
+                &got,
+                &inputs.formula(gate),
+                1e-6,
+            );
         }
     }
 }
@@ -68,7 +80,12 @@ fn both_gates_match_their_formula_at_any_amplitude() {
 fn a_very_negative_projection_still_decays() {
     let device = Device::flex();
     let x = Tensor::<4>::full([1, 1, 1, 1], -30.0, &device);
-    let g = kda_gate(x, None, Tensor::zeros([1, 1], &device), ForgetGate::Softplus);
+    let g = kda_gate(
+        x,
+        None,
+        Tensor::zeros([1, 1], &device),
+        ForgetGate::Softplus,
+    );
     let want = -(-30f64).exp();
     assert_close("g", &values(g), &[want], 1e-6);
 }
@@ -92,8 +109,18 @@ fn the_gates_are_different_functions() {
         let x = Tensor::<4>::zeros([1, 1, 1, 1], &device);
         values(kda_gate(x, None, Tensor::zeros([1, 1], &device), gate))[0]
     };
-    assert_close("softplus", &[at(ForgetGate::Softplus)], &[-std::f64::consts::LN_2], 1e-6);
-    assert_close("bounded", &[at(ForgetGate::LowerBound(-5.0))], &[-2.5], 1e-6);
+    assert_close(
+        "softplus",
+        &[at(ForgetGate::Softplus)],
+        &[-std::f64::consts::LN_2],
+        1e-6,
+    );
+    assert_close(
+        "bounded",
+        &[at(ForgetGate::LowerBound(-5.0))],
+        &[-2.5],
+        1e-6,
+    );
 }
 
 #[test]
@@ -105,15 +132,26 @@ fn gradients_match_finite_differences() {
         inputs.dt_bias[0] = 0.0;
         let weights = Numbers(5).symmetric(inputs.x.len());
         let loss = |inputs: &Inputs| -> f64 {
-            inputs.formula(gate).iter().zip(&weights).map(|(g, w)| g * w).sum()
+            inputs
+                .formula(gate)
+                .iter()
+                .zip(&weights)
+                .map(|(g, w)| g * w)
+                .sum()
         };
 
         let device = Device::flex().autodiff();
         let (x, a_log, dt_bias) = inputs.tensors((&device, DType::F64));
-        let (x, a_log, dt_bias) = (x.require_grad(), a_log.require_grad(), dt_bias.require_grad());
+        let (x, a_log, dt_bias) = (
+            x.require_grad(),
+            a_log.require_grad(),
+            dt_bias.require_grad(),
+        );
         let g = kda_gate(x.clone(), Some(a_log.clone()), dt_bias.clone(), gate);
         let weighting = TensorData::new(weights.clone(), SHAPE);
-        let grads = (g * Tensor::from_data(weighting, (&device, DType::F64))).sum().backward();
+        let grads = (g * Tensor::from_data(weighting, (&device, DType::F64)))
+            .sum()
+            .backward();
 
         let mut differences = |select: fn(&mut Inputs) -> &mut Vec<f64>| -> Vec<f64> {
             (0..select(&mut inputs).len())
@@ -128,9 +166,24 @@ fn gradients_match_finite_differences() {
                 })
                 .collect()
         };
-        assert_close("dx", &values(x.grad(&grads).unwrap()), &differences(|i| &mut i.x), 1e-7);
-        assert_close("dA_log", &values(a_log.grad(&grads).unwrap()), &differences(|i| &mut i.a_log), 1e-7);
-        assert_close("ddt_bias", &values(dt_bias.grad(&grads).unwrap()), &differences(|i| &mut i.dt_bias), 1e-7);
+        assert_close(
+            "dx",
+            &values(x.grad(&grads).unwrap()),
+            &differences(|i| &mut i.x),
+            1e-7,
+        );
+        assert_close(
+            "dA_log",
+            &values(a_log.grad(&grads).unwrap()),
+            &differences(|i| &mut i.a_log),
+            1e-7,
+        );
+        assert_close(
+            "ddt_bias",
+            &values(dt_bias.grad(&grads).unwrap()),
+            &differences(|i| &mut i.dt_bias),
+            1e-7,
+        );
     }
 }
 
@@ -139,7 +192,12 @@ fn gradients_match_finite_differences() {
 fn a_positive_lower_bound_is_refused() {
     let device = Device::flex();
     let x = Tensor::<4>::zeros([1, 1, 1, 1], &device);
-    kda_gate(x, None, Tensor::zeros([1, 1], &device), ForgetGate::LowerBound(5.0));
+    kda_gate(
+        x,
+        None,
+        Tensor::zeros([1, 1], &device),
+        ForgetGate::LowerBound(5.0),
+    );
 }
 
 #[test]
@@ -147,5 +205,10 @@ fn a_positive_lower_bound_is_refused() {
 fn an_offset_per_head_is_refused() {
     let device = Device::flex();
     let x = Tensor::<4>::zeros([1, 1, 2, 4], &device);
-    kda_gate(x, None, Tensor::zeros([2, 1], &device), ForgetGate::Softplus);
+    kda_gate(
+        x,
+        None,
+        Tensor::zeros([2, 1], &device),
+        ForgetGate::Softplus,
+    );
 }

@@ -52,10 +52,18 @@ pub(crate) fn inputs(dims: Dims, gates: Gates, keys: Keys, max_beta: f64, seed: 
     let q = unit_rows(numbers.symmetric(size(&dims.keys())), dims.key);
     let k = match keys {
         Keys::Random => numbers.symmetric(size(&dims.keys())),
-        Keys::Positive => numbers.symmetric(size(&dims.keys())).iter().map(|x| x.abs()).collect(),
+        Keys::Positive => numbers
+            .symmetric(size(&dims.keys()))
+            .iter()
+            .map(|x| x.abs())
+            .collect(),
         Keys::Equal => {
             let row = numbers.symmetric(dims.key);
-            row.iter().copied().cycle().take(size(&dims.keys())).collect()
+            row.iter()
+                .copied()
+                .cycle()
+                .take(size(&dims.keys()))
+                .collect()
         }
     };
     let v = numbers.symmetric(size(&dims.values()));
@@ -70,7 +78,9 @@ pub(crate) fn inputs(dims: Dims, gates: Gates, keys: Keys, max_beta: f64, seed: 
             },
         })
         .collect();
-    let beta = (0..size(&dims.betas())).map(|_| max_beta * numbers.unit()).collect();
+    let beta = (0..size(&dims.betas()))
+        .map(|_| max_beta * numbers.unit())
+        .collect();
     let state = numbers.symmetric(size(&dims.state()));
     Inputs {
         dims,

@@ -9,24 +9,32 @@ use crate::kda_oracle::{Dims, recurrence};
 const TOLERANCE: f64 = 2e-5;
 
 fn dims() -> impl Strategy<Value = Dims> {
-    (1..3usize, 0..70usize, 1..3usize, 1..3usize, 1..20usize, 1..20usize).prop_map(
-        |(batch, tokens, heads, group, key, value)| Dims {
+    (
+        1..3usize,
+        0..70usize,
+        1..3usize,
+        1..3usize,
+        1..20usize,
+        1..20usize,
+    )
+        .prop_map(|(batch, tokens, heads, group, key, value)| Dims {
             batch,
             tokens,
             heads,
             group,
             key,
             value,
-        },
-    )
+        })
 }
 
 fn gates() -> impl Strategy<Value = Gates> {
     prop_oneof![
         Just(Gates::Open),
-        prop_oneof![Just(0.1), Just(1.0), Just(20.0)].prop_map(|strength| Gates::Random { strength }),
+        prop_oneof![Just(0.1), Just(1.0), Just(20.0)]
+            .prop_map(|strength| Gates::Random { strength }),
         prop_oneof![Just(-5.0), Just(-30.0), Just(-1000.0)].prop_map(Gates::Constant),
-        prop_oneof![Just(0.1), Just(0.5), Just(0.9)].prop_map(|probability| Gates::Resets { probability }),
+        prop_oneof![Just(0.1), Just(0.5), Just(0.9)]
+            .prop_map(|probability| Gates::Resets { probability }),
     ]
 }
 
@@ -62,23 +70,53 @@ fn medium(tokens: usize) -> Dims {
 #[test]
 fn every_remainder_of_the_chunk_matches() {
     for tokens in [1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100] {
-        let inputs = inputs(medium(tokens), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 7);
+        let inputs = inputs(
+            medium(tokens),
+            Gates::Random { strength: 1.0 },
+            Keys::Random,
+            1.0,
+            7,
+        );
         let want = recurrence(&inputs);
         let got = run(&inputs, 16);
         assert_close(&format!("o at T = {tokens}"), &got.o, &want.o, TOLERANCE);
-        assert_close(&format!("state at T = {tokens}"), &got.state, &want.state, TOLERANCE);
+        assert_close(
+            &format!("state at T = {tokens}"),
+            &got.state,
+            &want.state,
+            TOLERANCE,
+        );
     }
 }
 
 #[test]
 fn reference_matches_the_recurrence() {
-    let inputs = inputs(medium(9), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 3);
+    let inputs = inputs(
+        medium(9),
+        Gates::Random { strength: 1.0 },
+        Keys::Random,
+        1.0,
+        3,
+    );
     let x = Tensors::new(&inputs, &Device::flex(), DType::F32);
     let state = KdaState::from_key_value(x.state);
-    let (o, state) = kda_reference(x.q, x.k, x.v, x.g, x.beta, Some(state), &options(&inputs, 16));
+    let (o, state) = kda_reference(
+        x.q,
+        x.k,
+        x.v,
+        x.g,
+        x.beta,
+        Some(state),
+        &options(&inputs, 16),
+    );
     let want = recurrence(&inputs);
     assert_close("o", &values(o), &want.o, TOLERANCE);
-    assert_close("state", &values(state.into_key_value()), &want.state, TOLERANCE);
+    assert_close(
+        "state",
+        &values(state.into_key_value()),
+        &want.state,
+        TOLERANCE,
+    );
 }
 
 #[test]
@@ -91,8 +129,46 @@ fn no_tokens_give_no_output_and_keep_the_state() {
 }
 
 #[test]
+fn an_empty_batch_gives_an_empty_batch() {
+    let empty = Dims {
+        batch: 0,
+        group: 2,
+        ..medium(20)
+    };
+    let x = Tensors::new(
+        &inputs(empty, Gates::Open, Keys::Random, 1.0, 1),
+        &Device::flex(),
+        DType::F32,
+    );
+    let (o, state) = x.run(&KdaOptions::new());
+    assert_eq!(o.dims(), [0, 20, 4, 20]);
+    assert_eq!(state.dims(), [0, 4, 12, 20]);
+}
+
+#[test]
+#[should_panic(expected = "heads must have a width, got K = 0 and V = 20")]
+fn heads_without_width_are_refused() {
+    let flat = Dims {
+        key: 0,
+        ..medium(20)
+    };
+    let mut inputs = inputs(Dims { key: 1, ..flat }, Gates::Open, Keys::Random, 1.0, 1);
+    inputs.dims = flat;
+    for part in [0, 1, 3, 5] {
+        inputs.parts[part].clear();
+    }
+    Tensors::new(&inputs, &Device::flex(), DType::F32).run(&KdaOptions::new());
+}
+
+#[test]
 fn missing_state_is_an_empty_memory() {
-    let mut inputs = inputs(medium(20), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 5);
+    let mut inputs = inputs(
+        medium(20),
+        Gates::Random { strength: 1.0 },
+        Keys::Random,
+        1.0,
+        5,
+    );
     inputs.parts[5].fill(0.0);
     let x = Tensors::new(&inputs, &Device::flex(), DType::F32);
     let (want, _) = x.run(&KdaOptions::new());
@@ -102,10 +178,22 @@ fn missing_state_is_an_empty_memory() {
 
 #[test]
 fn a_later_token_changes_no_earlier_output() {
-    let before = inputs(medium(70), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 11);
+    let before = inputs(
+        medium(70),
+        Gates::Random { strength: 1.0 },
+        Keys::Random,
+        1.0,
+        11,
+    );
     for changed in [1, 15, 16, 17, 40, 69] {
         let mut after = before.clone();
-        let other = inputs(medium(70), Gates::Random { strength: 3.0 }, Keys::Random, 1.0, 12);
+        let other = inputs(
+            medium(70),
+            Gates::Random { strength: 3.0 },
+            Keys::Random,
+            1.0,
+            12,
+        );
         for part in 0..5 {
             let width = after.parts[part].len() / (2 * 70);
             for batch in 0..2 {
@@ -117,7 +205,11 @@ fn a_later_token_changes_no_earlier_output() {
         let width = before.len() / (2 * 70);
         for batch in 0..2 {
             let head = batch * 70 * width..(batch * 70 + changed) * width;
-            assert_eq!(before[head.clone()], after[head], "outputs before token {changed}");
+            assert_eq!(
+                before[head.clone()],
+                after[head],
+                "outputs before token {changed}"
+            );
         }
         assert_ne!(before, after, "the change at {changed} must show somewhere");
     }
@@ -126,7 +218,13 @@ fn a_later_token_changes_no_earlier_output() {
 #[test]
 fn a_sequence_cut_anywhere_gives_the_same() {
     let tokens = 80;
-    let all = inputs(medium(tokens), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 13);
+    let all = inputs(
+        medium(tokens),
+        Gates::Random { strength: 1.0 },
+        Keys::Random,
+        1.0,
+        13,
+    );
     let x = Tensors::new(&all, &Device::flex(), DType::F32);
     let (want_o, want_state) = x.run(&KdaOptions::new());
     for cut in [1, 15, 16, 17, 63, 64, 65, 79] {
@@ -145,15 +243,31 @@ fn a_sequence_cut_anywhere_gives_the_same() {
         let (first, state) = part(0, cut, KdaState::from_key_value(x.state.clone()));
         let (second, state) = part(cut, tokens - cut, state);
         let o = burn::tensor::Tensor::cat(vec![first, second], 1);
-        assert_close(&format!("o cut at {cut}"), &values(o), &values(want_o.clone()), 1e-5);
+        assert_close(
+            &format!("o cut at {cut}"),
+            &values(o),
+            &values(want_o.clone()),
+            1e-5,
+        );
         let state = values(state.into_key_value());
-        assert_close(&format!("state cut at {cut}"), &state, &values(want_state.clone()), 1e-5);
+        assert_close(
+            &format!("state cut at {cut}"),
+            &state,
+            &values(want_state.clone()),
+            1e-5,
+        );
     }
 }
 
 #[test]
 fn chunk_sizes_agree() {
-    let inputs = inputs(medium(100), Gates::Random { strength: 2.0 }, Keys::Random, 1.0, 17);
+    let inputs = inputs(
+        medium(100),
+        Gates::Random { strength: 2.0 },
+        Keys::Random,
+        1.0,
+        17,
+    );
     let want = run(&inputs, 64);
     for chunk_size in [2, 4, 8, 16, 32, 128] {
         let got = run(&inputs, chunk_size);
@@ -163,7 +277,13 @@ fn chunk_sizes_agree() {
 
 #[test]
 fn a_sequence_does_not_see_its_neighbours() {
-    let both = inputs(medium(50), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 19);
+    let both = inputs(
+        medium(50),
+        Gates::Random { strength: 1.0 },
+        Keys::Random,
+        1.0,
+        19,
+    );
     let x = Tensors::new(&both, &Device::flex(), DType::F32);
     let (want, _) = x.run(&KdaOptions::new());
     let (alone, _) = kda(
@@ -175,12 +295,23 @@ fn a_sequence_does_not_see_its_neighbours() {
         Some(KdaState::from_key_value(x.state.narrow(0, 1, 1))),
         &KdaOptions::new(),
     );
-    assert_close("second of the batch", &values(alone), &values(want.narrow(0, 1, 1)), 1e-6);
+    assert_close(
+        "second of the batch",
+        &values(alone),
+        &values(want.narrow(0, 1, 1)),
+        1e-6,
+    );
 }
 
 #[test]
 fn strided_and_expanded_inputs_are_read_right() {
-    let inputs = inputs(medium(40), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 23);
+    let inputs = inputs(
+        medium(40),
+        Gates::Random { strength: 1.0 },
+        Keys::Random,
+        1.0,
+        23,
+    );
     let x = Tensors::new(&inputs, &Device::flex(), DType::F32);
     let (want, _) = x.run(&KdaOptions::new());
     let strided = |x: burn::tensor::Tensor<4>| {
@@ -199,16 +330,28 @@ fn strided_and_expanded_inputs_are_read_right() {
     assert_eq!(got.into_data(), want.into_data());
 
     let constant = x.g.clone().narrow(3, 0, 1);
-    let by_expand = Tensors { g: constant.clone().expand([2, 40, 2, 12]), ..x };
+    let by_expand = Tensors {
+        g: constant.clone().expand([2, 40, 2, 12]),
+        ..x
+    };
     let (a, _) = by_expand.run(&KdaOptions::new());
-    let by_repeat = Tensors { g: constant.repeat_dim(3, 12), ..by_expand };
+    let by_repeat = Tensors {
+        g: constant.repeat_dim(3, 12),
+        ..by_expand
+    };
     let (b, _) = by_repeat.run(&KdaOptions::new());
     assert_eq!(a.into_data(), b.into_data());
 }
 
 #[test]
 fn half_precision_storage_computes_in_f32() {
-    let inputs = inputs(medium(60), Gates::Random { strength: 0.1 }, Keys::Random, 1.0, 29);
+    let inputs = inputs(
+        medium(60),
+        Gates::Random { strength: 0.1 },
+        Keys::Random,
+        1.0,
+        29,
+    );
     let want = recurrence(&inputs).o;
     for dtype in [DType::BF16, DType::F16] {
         let x = Tensors::new(&inputs, &Device::flex(), dtype);

@@ -39,7 +39,12 @@ impl Cotangents {
     }
 }
 
-fn gradients(inputs: &Inputs, cotangents: &Cotangents, loss: Loss, chunk_size: usize) -> [Vec<f64>; 6] {
+fn gradients(
+    inputs: &Inputs,
+    cotangents: &Cotangents,
+    loss: Loss,
+    chunk_size: usize,
+) -> [Vec<f64>; 6] {
     let device = Device::flex().autodiff();
     let x = Tensors::new(inputs, &device, DType::F64);
     let x = Tensors {
@@ -117,21 +122,37 @@ fn small(tokens: usize) -> Dims {
 #[test]
 fn every_input_matches_finite_differences() {
     for (tokens, chunk_size) in [(1, 16), (5, 2), (9, 4), (21, 8), (21, 16)] {
-        let inputs = inputs(small(tokens), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 31);
+        let inputs = inputs(
+            small(tokens),
+            Gates::Random { strength: 1.0 },
+            Keys::Random,
+            1.0,
+            31,
+        );
         check(&inputs, Loss::Both, chunk_size);
     }
 }
 
 #[test]
 fn each_result_alone_is_differentiable() {
-    let inputs = inputs(small(11), Gates::Random { strength: 0.5 }, Keys::Random, 1.0, 37);
+    let inputs = inputs(
+        small(11),
+        Gates::Random { strength: 0.5 },
+        Keys::Random,
+        1.0,
+        37,
+    );
     check(&inputs, Loss::Output, 4);
     check(&inputs, Loss::State, 4);
 }
 
 #[test]
 fn strong_decay_and_open_gates_match_finite_differences() {
-    for gates in [Gates::Open, Gates::Constant(-5.0), Gates::Random { strength: 20.0 }] {
+    for gates in [
+        Gates::Open,
+        Gates::Constant(-5.0),
+        Gates::Random { strength: 20.0 },
+    ] {
         let inputs = inputs(small(18), gates, Keys::Random, 1.0, 41);
         check(&inputs, Loss::Both, 8);
     }
@@ -139,7 +160,13 @@ fn strong_decay_and_open_gates_match_finite_differences() {
 
 #[test]
 fn equal_keys_and_full_writes_match_finite_differences() {
-    let inputs = inputs(small(18), Gates::Random { strength: 0.1 }, Keys::Equal, 1.9, 43);
+    let inputs = inputs(
+        small(18),
+        Gates::Random { strength: 0.1 },
+        Keys::Equal,
+        1.9,
+        43,
+    );
     check(&inputs, Loss::Both, 16);
 }
 

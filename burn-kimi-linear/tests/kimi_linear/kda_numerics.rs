@@ -45,7 +45,10 @@ fn check(inputs: &Inputs, tolerance: f64) {
             ("state", values(x.state.grad(&grads).unwrap())),
         ];
         for (name, grad) in parts {
-            assert!(grad.iter().all(|x| x.is_finite()), "gradient of {name} is not finite");
+            assert!(
+                grad.iter().all(|x| x.is_finite()),
+                "gradient of {name} is not finite"
+            );
         }
     }
 }
@@ -53,7 +56,10 @@ fn check(inputs: &Inputs, tolerance: f64) {
 #[test]
 fn strong_decay_has_finite_gradients() {
     for g in [-2.0, -5.0, -49.0, -1000.0] {
-        check(&inputs(dims(64), Gates::Constant(g), Keys::Random, 1.0, 1), 2e-5);
+        check(
+            &inputs(dims(64), Gates::Constant(g), Keys::Random, 1.0, 1),
+            2e-5,
+        );
     }
 }
 
@@ -70,13 +76,28 @@ fn channels_of_no_and_of_strong_decay_mix() {
 #[test]
 fn resets_cost_no_digits() {
     for probability in [0.1, 0.5, 0.9] {
-        check(&inputs(dims(130), Gates::Resets { probability }, Keys::Random, 1.0, 3), 2e-5);
+        check(
+            &inputs(
+                dims(130),
+                Gates::Resets { probability },
+                Keys::Random,
+                1.0,
+                3,
+            ),
+            2e-5,
+        );
     }
 }
 
 #[test]
 fn a_reset_of_every_channel_forgets_exactly() {
-    let mut with_state = inputs(dims(40), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 4);
+    let mut with_state = inputs(
+        dims(40),
+        Gates::Random { strength: 1.0 },
+        Keys::Random,
+        1.0,
+        4,
+    );
     let row = with_state.parts[3].len() / 40;
     with_state.parts[3][20 * row..21 * row].fill(-1000.0);
     let mut without = with_state.clone();
@@ -91,7 +112,10 @@ fn a_reset_of_every_channel_forgets_exactly() {
 #[test]
 fn equal_and_positive_keys_with_full_writes() {
     for keys in [Keys::Equal, Keys::Positive] {
-        check(&inputs(dims(64), Gates::Random { strength: 0.01 }, keys, 1.0, 5), 2e-5);
+        check(
+            &inputs(dims(64), Gates::Random { strength: 0.01 }, keys, 1.0, 5),
+            2e-5,
+        );
     }
 }
 
@@ -105,17 +129,29 @@ fn equal_keys_with_writes_of_two_stay_accurate() {
 
 #[test]
 fn no_write_is_pure_decay() {
-    let mut inputs = inputs(dims(33), Gates::Random { strength: 0.2 }, Keys::Random, 1.0, 7);
+    let mut inputs = inputs(
+        dims(33),
+        Gates::Random { strength: 0.2 },
+        Keys::Random,
+        1.0,
+        7,
+    );
     inputs.parts[4].fill(0.0);
-    let Dims { tokens, key, value, .. } = inputs.dims;
+    let Dims {
+        tokens, key, value, ..
+    } = inputs.dims;
     let heads = inputs.dims.value_heads();
     let got = run(&inputs, 16);
     let mut want = inputs.parts[5].clone();
     for head in 0..heads {
         for d in 0..key {
-            let total: f64 = (0..tokens).map(|t| inputs.parts[3][(t * heads + head) * key + d]).sum();
+            let total: f64 = (0..tokens)
+                .map(|t| inputs.parts[3][(t * heads + head) * key + d])
+                .sum();
             let at = (head * key + d) * value;
-            want[at..at + value].iter_mut().for_each(|x| *x *= total.exp());
+            want[at..at + value]
+                .iter_mut()
+                .for_each(|x| *x *= total.exp());
         }
     }
     assert_close("state", &got.state, &want, 1e-6);
@@ -124,7 +160,13 @@ fn no_write_is_pure_decay() {
 #[test]
 fn zero_queries_keys_and_values_stay_finite() {
     for part in 0..3 {
-        let mut inputs = inputs(dims(20), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 8);
+        let mut inputs = inputs(
+            dims(20),
+            Gates::Random { strength: 1.0 },
+            Keys::Random,
+            1.0,
+            8,
+        );
         inputs.parts[part].fill(0.0);
         check(&inputs, 2e-5);
     }
@@ -133,7 +175,13 @@ fn zero_queries_keys_and_values_stay_finite() {
 #[test]
 fn values_of_any_amplitude() {
     for amplitude in [1e-4, 1e4] {
-        let mut inputs = inputs(dims(40), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 9);
+        let mut inputs = inputs(
+            dims(40),
+            Gates::Random { strength: 1.0 },
+            Keys::Random,
+            1.0,
+            9,
+        );
         for part in [2, 5] {
             inputs.parts[part].iter_mut().for_each(|x| *x *= amplitude);
         }
@@ -145,16 +193,31 @@ fn values_of_any_amplitude() {
 #[test]
 fn odd_widths() {
     for (key, value) in [(1, 1), (60, 100), (3, 1)] {
-        let dims = Dims { key, value, ..dims(37) };
-        check(&inputs(dims, Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 10), 2e-5);
+        let dims = Dims {
+            key,
+            value,
+            ..dims(37)
+        };
+        check(
+            &inputs(dims, Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 10),
+            2e-5,
+        );
     }
 }
 
 /// All channels of a key are one head's gate: then KDA is the gated delta rule, whose decay commutes with everything.
 #[test]
 fn one_gate_for_all_channels_is_the_gated_delta_rule() {
-    let mut inputs = inputs(dims(50), Gates::Random { strength: 1.0 }, Keys::Random, 1.0, 11);
-    let Dims { tokens, key, value, .. } = inputs.dims;
+    let mut inputs = inputs(
+        dims(50),
+        Gates::Random { strength: 1.0 },
+        Keys::Random,
+        1.0,
+        11,
+    );
+    let Dims {
+        tokens, key, value, ..
+    } = inputs.dims;
     let heads = inputs.dims.value_heads();
     for row in inputs.parts[3].chunks_mut(key) {
         let gate = row[0];

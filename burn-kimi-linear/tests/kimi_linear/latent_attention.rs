@@ -26,29 +26,40 @@ fn random(shape: [usize; 3]) -> Tensor<3> {
 /// Row vector times Burn's `[in, out]` weight.
 fn project(x: &[f64], weight: &[f64], out: usize) -> Vec<f64> {
     (0..out)
-        .map(|o| x.iter().enumerate().map(|(i, x)| x * weight[i * out + o]).sum())
+        .map(|o| {
+            x.iter()
+                .enumerate()
+                .map(|(i, x)| x * weight[i * out + o])
+                .sum()
+        })
         .collect()
 }
 
 /// The layer for one sequence, in `f64`, pair by pair.
-fn formula(layer: &MultiHeadLatentAttention, x: &[f64], tokens: usize) -> Vec<f64> {
+fn formula(layer: &MultiHeadLatentAttention, x: &[f64]) -> Vec<f64> {
     let q_proj = values(layer.q_proj.weight.val());
     let kv_a = values(layer.kv_a_proj_with_mqa.weight.val());
     let kv_b = values(layer.kv_b_proj.weight.val());
     let o_proj = values(layer.o_proj.weight.val());
     let rows: Vec<&[f64]> = x.chunks(D_MODEL).collect();
-    let compressed: Vec<Vec<f64>> = rows.iter().map(|x| project(x, &kv_a, LATENT + ROPE)).collect();
+    let compressed: Vec<Vec<f64>> = rows
+        .iter()
+        .map(|x| project(x, &kv_a, LATENT + ROPE))
+        .collect();
     let expanded: Vec<Vec<f64>> = compressed
         .iter()
         .map(|c| {
             let square = c[..LATENT].iter().map(|x| x * x).sum::<f64>() / LATENT as f64;
-            let unit: Vec<f64> = c[..LATENT].iter().map(|x| x / (square + 1e-6).sqrt()).collect();
+            let unit: Vec<f64> = c[..LATENT]
+                .iter()
+                .map(|x| x / (square + 1e-6).sqrt())
+                .collect();
             project(&unit, &kv_b, HEADS * (NOPE + VALUE))
         })
         .collect();
     let mut outputs = Vec::new();
-    for t in 0..tokens {
-        let q = project(rows[t], &q_proj, HEADS * (NOPE + ROPE));
+    for (t, row) in rows.iter().enumerate() {
+        let q = project(row, &q_proj, HEADS * (NOPE + ROPE));
         let mut heads = Vec::new();
         for h in 0..HEADS {
             let q = &q[h * (NOPE + ROPE)..][..NOPE + ROPE];
@@ -76,7 +87,10 @@ fn matches_its_formula() {
     let (layer, x) = (layer(), random([2, 7, D_MODEL]));
     let got = values(layer.forward(x.clone()));
     let x = values(x);
-    let want: Vec<f64> = x.chunks(7 * D_MODEL).flat_map(|x| formula(&layer, x, 7)).collect();
+    let want: Vec<f64> = x
+        .chunks(7 * D_MODEL)
+        .flat_map(|x| formula(&layer, x))
+        .collect();
     assert_close("y", &got, &want, 1e-5);
 }
 
@@ -87,13 +101,19 @@ fn by_pieces_equals_one_pass() {
     for pieces in [&[1; 9][..], &[4, 5], &[8, 1], &[3, 0, 6]] {
         let (mut state, mut at, mut outputs) = (None, 0, Vec::new());
         for &tokens in pieces {
-            let (y, next) = layer.forward_with_state(x.clone().slice_dim(1, at..at + tokens), state);
+            let (y, next) =
+                layer.forward_with_state(x.clone().slice_dim(1, at..at + tokens), state);
             at += tokens;
             assert_eq!(next.tokens(), at);
             state = Some(next);
             outputs.extend((tokens > 0).then_some(y));
         }
-        assert_close(&format!("{pieces:?}"), &values(Tensor::cat(outputs, 1)), &want, 1e-5);
+        assert_close(
+            &format!("{pieces:?}"),
+            &values(Tensor::cat(outputs, 1)),
+            &want,
+            1e-5,
+        );
     }
 }
 
@@ -116,7 +136,8 @@ fn remembers_only_the_latent_and_the_shared_key() {
 
 #[test]
 fn works_without_a_shared_key() {
-    let layer = MultiHeadLatentAttentionConfig::new(D_MODEL, HEADS, LATENT, NOPE, 0, VALUE).init(&Device::flex());
+    let layer = MultiHeadLatentAttentionConfig::new(D_MODEL, HEADS, LATENT, NOPE, 0, VALUE)
+        .init(&Device::flex());
     let y = layer.forward(random([1, 4, D_MODEL]));
     assert_eq!(y.dims(), [1, 4, D_MODEL]);
 }
@@ -140,6 +161,11 @@ fn every_parameter_gets_a_gradient() {
 #[test]
 fn a_saved_layer_loads_the_same() {
     let (layer, x) = (layer(), random([1, 5, D_MODEL]));
-    let loaded = config().init(&Device::flex()).load_record(layer.clone().into_record());
-    assert_eq!(loaded.forward(x.clone()).into_data(), layer.forward(x).into_data());
+    let loaded = config()
+        .init(&Device::flex())
+        .load_record(layer.clone().into_record());
+    assert_eq!(
+        loaded.forward(x.clone()).into_data(),
+        layer.forward(x).into_data()
+    );
 }

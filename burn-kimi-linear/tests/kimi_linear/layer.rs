@@ -14,8 +14,12 @@ fn variants() -> Vec<KimiDeltaAttentionConfig> {
     vec![
         config(),
         config().with_gate(ForgetGate::LowerBound(-5.0)),
-        config().with_num_value_heads(Some(4)).with_value_head_dim(Some(6)),
-        config().with_allow_negative_eigenvalues(true).with_conv_size(2),
+        config()
+            .with_num_value_heads(Some(4))
+            .with_value_head_dim(Some(6)),
+        config()
+            .with_allow_negative_eigenvalues(true)
+            .with_conv_size(2),
     ]
 }
 
@@ -55,7 +59,12 @@ fn a_later_token_changes_no_earlier_output() {
     let x = random([1, 20, D_MODEL]);
     let changed = Tensor::cat(vec![x.clone().narrow(1, 0, 9), random([1, 11, D_MODEL])], 1);
     let (a, b) = (layer.forward(x), layer.forward(changed));
-    assert_close("prefix", &values(a.clone().narrow(1, 0, 9)), &values(b.clone().narrow(1, 0, 9)), 1e-6);
+    assert_close(
+        "prefix",
+        &values(a.clone().narrow(1, 0, 9)),
+        &values(b.clone().narrow(1, 0, 9)),
+        1e-6,
+    );
     assert_ne!(values(a), values(b));
 }
 
@@ -77,12 +86,23 @@ fn every_parameter_gets_a_gradient() {
 fn starts_with_the_published_gates() {
     let layer = config().init(&Device::flex());
     let a_log = values(layer.a_log.val());
-    assert!(a_log.iter().all(|a| (0.0..=16f64.ln() + 1e-6).contains(a)), "{a_log:?}");
+    assert!(
+        a_log.iter().all(|a| (0.0..=16f64.ln() + 1e-6).contains(a)),
+        "{a_log:?}"
+    );
     let softplus = |x: f64| x.exp().ln_1p();
-    let steps: Vec<f64> = values(layer.dt_bias.val()).into_iter().map(softplus).collect();
-    assert!(steps.iter().all(|s| (0.00099..0.101).contains(s)), "{steps:?}");
+    let steps: Vec<f64> = values(layer.dt_bias.val())
+        .into_iter()
+        .map(softplus)
+        .collect();
+    assert!(
+        steps.iter().all(|s| (0.00099..0.101).contains(s)),
+        "{steps:?}"
+    );
 
-    let bounded = config().with_gate(ForgetGate::LowerBound(-5.0)).init(&Device::flex());
+    let bounded = config()
+        .with_gate(ForgetGate::LowerBound(-5.0))
+        .init(&Device::flex());
     assert_eq!(values(bounded.a_log.val()), [0.0, 0.0]);
 }
 
@@ -91,8 +111,13 @@ fn a_saved_layer_loads_the_same() {
     let device = Device::flex();
     let layer = config().init(&device);
     let x = random([1, 5, D_MODEL]);
-    let loaded = config().init(&device).load_record(layer.clone().into_record());
-    assert_eq!(loaded.forward(x.clone()).into_data(), layer.forward(x).into_data());
+    let loaded = config()
+        .init(&device)
+        .load_record(layer.clone().into_record());
+    assert_eq!(
+        loaded.forward(x.clone()).into_data(),
+        layer.forward(x).into_data()
+    );
 }
 
 #[test]
@@ -101,12 +126,15 @@ fn no_tokens_pass_through() {
     let (_, state) = layer.forward_with_state(random([1, 3, D_MODEL]), None);
     let (y, after) = layer.forward_with_state(random([1, 0, D_MODEL]), Some(state.clone()));
     assert_eq!(y.dims(), [1, 0, D_MODEL]);
-    let memory = |s: burn_kimi_linear::KimiDeltaAttentionState| s.memory.into_key_value().into_data();
+    let memory =
+        |s: burn_kimi_linear::KimiDeltaAttentionState| s.memory.into_key_value().into_data();
     assert_eq!(memory(after), memory(state));
 }
 
 #[test]
 #[should_panic(expected = "assert_shape!(x, [batch, tokens, d_model])")]
 fn another_width_is_refused() {
-    config().init(&Device::flex()).forward(random([1, 2, D_MODEL + 1]));
+    config()
+        .init(&Device::flex())
+        .forward(random([1, 2, D_MODEL + 1]));
 }

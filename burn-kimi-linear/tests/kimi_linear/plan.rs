@@ -1,7 +1,9 @@
 use burn_kimi_linear::{AttentionKind, AttentionPlan};
 
 fn latent_layers(plan: AttentionPlan, layers: usize) -> Vec<usize> {
-    (0..layers).filter(|l| plan.kind(*l) == AttentionKind::Mla).collect()
+    (0..layers)
+        .filter(|l| plan.kind(*l) == AttentionKind::Mla)
+        .collect()
 }
 
 #[test]
@@ -14,7 +16,10 @@ fn kimi_linear_has_every_fourth_layer_latent() {
 fn other_plans() {
     assert_eq!(latent_layers(AttentionPlan::Mla, 3), [0, 1, 2]);
     assert!(latent_layers(AttentionPlan::Kda, 9).is_empty());
-    assert_eq!(latent_layers(AttentionPlan::Hybrid { kda_per_mla: 1 }, 5), [1, 3]);
+    assert_eq!(
+        latent_layers(AttentionPlan::Hybrid { kda_per_mla: 1 }, 5),
+        [1, 3]
+    );
 }
 
 #[test]
@@ -33,7 +38,15 @@ fn plans_read_what_they_write() {
 
 #[test]
 fn other_texts_are_refused_by_name() {
-    for text in ["", "MLA", "hybrid:", "hybrid:0", "hybrid:x", "hybrid:-1", "gqa"] {
+    for text in [
+        "",
+        "MLA",
+        "hybrid:",
+        "hybrid:0",
+        "hybrid:x",
+        "hybrid:-1",
+        "gqa",
+    ] {
         let error = text.parse::<AttentionPlan>().unwrap_err();
         assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
     }

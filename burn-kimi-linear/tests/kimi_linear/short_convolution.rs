@@ -16,12 +16,18 @@ fn random(shape: [usize; 3]) -> Tensor<3> {
 
 #[test]
 fn matches_its_formula() {
-    let (layer, x, window) = (layer(), random([2, 6, CHANNELS]), random([2, KERNEL - 1, CHANNELS]));
+    let (layer, x, window) = (
+        layer(),
+        random([2, 6, CHANNELS]),
+        random([2, KERNEL - 1, CHANNELS]),
+    );
     let (y, next) = layer.forward(x.clone(), Some(window.clone()));
     let weight = values(layer.weight.val());
     let (x, window) = (values(x), values(window));
     let input = |b: usize, t: isize, c: usize| match t {
-        t if t < 0 => window[(b * (KERNEL - 1) + (t + KERNEL as isize - 1) as usize) * CHANNELS + c],
+        t if t < 0 => {
+            window[(b * (KERNEL - 1) + (t + KERNEL as isize - 1) as usize) * CHANNELS + c]
+        }
         t => x[(b * 6 + t as usize) * CHANNELS + c],
     };
     let mut want = Vec::new();
@@ -65,7 +71,11 @@ fn a_short_input_keeps_older_entries() {
         let (y, next) = layer.forward(x.clone(), Some(window.clone()));
         assert_eq!(y.dims(), [1, tokens, CHANNELS]);
         let kept = window.clone().narrow(1, tokens, KERNEL - 1 - tokens);
-        let want = if tokens == 0 { kept } else { Tensor::cat(vec![kept, x], 1) };
+        let want = if tokens == 0 {
+            kept
+        } else {
+            Tensor::cat(vec![kept, x], 1)
+        };
         assert_eq!(next.into_data(), want.into_data());
     }
 }
@@ -73,5 +83,8 @@ fn a_short_input_keeps_older_entries() {
 #[test]
 #[should_panic(expected = "assert_shape!(window, [batch, past, channels])")]
 fn a_window_of_another_size_is_refused() {
-    layer().forward(random([1, 2, CHANNELS]), Some(random([1, KERNEL, CHANNELS])));
+    layer().forward(
+        random([1, 2, CHANNELS]),
+        Some(random([1, KERNEL, CHANNELS])),
+    );
 }

@@ -20,19 +20,73 @@ fn every_impossible_config_is_refused_by_field() {
     let hybrid = AttentionPlan::Hybrid { kda_per_mla: 0 };
     let blocks = |blocks| ResidualScheme::AttnResBlock { blocks };
     let cases = [
-        (DecoderConfig { vocab_size: 0, ..config() }, zero("vocab_size")),
-        (DecoderConfig { hidden_size: 0, ..config() }, zero("hidden_size")),
-        (DecoderConfig { num_layers: 0, ..config() }, zero("num_layers")),
-        (DecoderConfig { num_heads: 0, ..config() }, zero("num_heads")),
-        (DecoderConfig { head_dim: 0, ..config() }, zero("head_dim")),
-        (DecoderConfig { intermediate_size: 0, ..config() }, zero("intermediate_size")),
+        (
+            DecoderConfig {
+                vocab_size: 0,
+                ..config()
+            },
+            zero("vocab_size"),
+        ),
+        (
+            DecoderConfig {
+                hidden_size: 0,
+                ..config()
+            },
+            zero("hidden_size"),
+        ),
+        (
+            DecoderConfig {
+                num_layers: 0,
+                ..config()
+            },
+            zero("num_layers"),
+        ),
+        (
+            DecoderConfig {
+                num_heads: 0,
+                ..config()
+            },
+            zero("num_heads"),
+        ),
+        (
+            DecoderConfig {
+                head_dim: 0,
+                ..config()
+            },
+            zero("head_dim"),
+        ),
+        (
+            DecoderConfig {
+                intermediate_size: 0,
+                ..config()
+            },
+            zero("intermediate_size"),
+        ),
         (config().with_conv_size(0), zero("conv_size")),
         (config().with_kv_lora_rank(Some(0)), zero("kv_lora_rank")),
-        (config().with_attention(hybrid), zero("attention.kda_per_mla")),
+        (
+            config().with_attention(hybrid),
+            zero("attention.kda_per_mla"),
+        ),
         (config().with_rms_norm_eps(0.0), ConfigError::Epsilon(0.0)),
-        (config().with_gate(ForgetGate::LowerBound(1.0)), ConfigError::LowerBound(1.0)),
-        (config().with_residual(blocks(9)), ConfigError::Blocks { blocks: 9, sublayers: 8 }),
-        (config().with_residual(blocks(0)), ConfigError::Blocks { blocks: 0, sublayers: 8 }),
+        (
+            config().with_gate(ForgetGate::LowerBound(1.0)),
+            ConfigError::LowerBound(1.0),
+        ),
+        (
+            config().with_residual(blocks(9)),
+            ConfigError::Blocks {
+                blocks: 9,
+                sublayers: 8,
+            },
+        ),
+        (
+            config().with_residual(blocks(0)),
+            ConfigError::Blocks {
+                blocks: 0,
+                sublayers: 8,
+            },
+        ),
     ];
     for (config, want) in cases {
         assert_eq!(config.validate(), Err(want.clone()), "{want}");

@@ -16,7 +16,9 @@ pub(crate) fn compositions() -> Vec<DecoderConfig> {
         ResidualScheme::AttnResFull,
         ResidualScheme::AttnResBlock { blocks: 2 },
     ];
-    let pairs = attention.iter().flat_map(|a| residual.iter().map(move |r| (*a, *r)));
+    let pairs = attention
+        .iter()
+        .flat_map(|a| residual.iter().map(move |r| (*a, *r)));
     pairs
         .map(|(attention, residual)| {
             DecoderConfig::new(VOCAB, 8, 3, 2, 4, 12)
@@ -27,7 +29,10 @@ pub(crate) fn compositions() -> Vec<DecoderConfig> {
 }
 
 pub(crate) fn tokens(rows: &[[i32; 12]], device: &Device) -> Tensor<2, Int> {
-    let rows: Vec<Tensor<1, Int>> = rows.iter().map(|row| Tensor::from_data(*row, device)).collect();
+    let rows: Vec<Tensor<1, Int>> = rows
+        .iter()
+        .map(|row| Tensor::from_data(*row, device))
+        .collect();
     Tensor::stack(rows, 0)
 }
 
@@ -38,9 +43,16 @@ const TEXT: [[i32; 12]; 2] = [
 
 #[track_caller]
 fn assert_same(what: &str, got: Tensor<3>, want: Tensor<3>, tolerance: f32) {
-    let difference = (got - want.clone()).square().mean().sqrt().into_scalar::<f32>();
+    let difference = (got - want.clone())
+        .square()
+        .mean()
+        .sqrt()
+        .into_scalar::<f32>();
     let size = want.square().mean().sqrt().into_scalar::<f32>();
-    assert!(difference <= tolerance * size, "{what}: {difference} of {size}");
+    assert!(
+        difference <= tolerance * size,
+        "{what}: {difference} of {size}"
+    );
 }
 
 /// Zero-initialised depth queries would hide a wrong read: give them values.
@@ -50,7 +62,11 @@ fn with_queries(model: Decoder) -> Decoder {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             let (id, value, mapper) = param.consume();
             let zero = value.clone().abs().sum().into_scalar::<f32>() == 0.0;
-            let value = if zero { value.random_like(burn::tensor::Distribution::Default) } else { value };
+            let value = if zero {
+                value.random_like(burn::tensor::Distribution::Default)
+            } else {
+                value
+            };
             Param::from_mapped_value(id, value, mapper)
         }
     }
@@ -68,14 +84,20 @@ fn logits_step_by_step_equal_one_pass() {
         for pieces in [&[1; 12][..], &[5, 1, 6], &[11, 1]] {
             let (mut state, mut at, mut logits) = (model.init_state(), 0, Vec::new());
             for count in pieces {
-                let (piece, next) = model.forward_with_state(tokens.clone().narrow(1, at, *count), state);
+                let (piece, next) =
+                    model.forward_with_state(tokens.clone().narrow(1, at, *count), state);
                 at += count;
                 assert_eq!(next.tokens(), at);
                 logits.push(piece);
                 state = next;
             }
             let got = Tensor::cat(logits, 1);
-            assert_same(&format!("{} {} {pieces:?}", config.attention, config.residual), got, want.clone(), 1e-5);
+            assert_same(
+                &format!("{} {} {pieces:?}", config.attention, config.residual),
+                got,
+                want.clone(),
+                1e-5,
+            );
         }
     }
 }
@@ -100,7 +122,10 @@ fn a_later_token_changes_no_earlier_logits() {
 #[test]
 fn attention_residuals_start_as_the_prenorm_network() {
     let device = Device::flex();
-    for residual in [ResidualScheme::AttnResFull, ResidualScheme::AttnResBlock { blocks: 3 }] {
+    for residual in [
+        ResidualScheme::AttnResFull,
+        ResidualScheme::AttnResBlock { blocks: 3 },
+    ] {
         let config = DecoderConfig::new(VOCAB, 8, 3, 2, 4, 12).with_rms_norm_eps(1e-12);
         let with = config.clone().with_residual(residual).init(&device);
         let without = Decoder {
@@ -108,7 +133,12 @@ fn attention_residuals_start_as_the_prenorm_network() {
             ..with.clone()
         };
         let tokens = tokens(&TEXT, &device);
-        assert_same(&residual.to_string(), with.forward(tokens.clone()), without.forward(tokens), 1e-5);
+        assert_same(
+            &residual.to_string(),
+            with.forward(tokens.clone()),
+            without.forward(tokens),
+            1e-5,
+        );
     }
 }
 
@@ -122,7 +152,10 @@ fn a_saved_model_loads_the_same() {
         model.clone().save_file(&path).unwrap();
         let loaded = config.init(&device).load_file(&path);
         let tokens = tokens(&TEXT, &device);
-        assert_eq!(loaded.forward(tokens.clone()).into_data(), model.forward(tokens).into_data());
+        assert_eq!(
+            loaded.forward(tokens.clone()).into_data(),
+            model.forward(tokens).into_data()
+        );
     }
 }
 
@@ -141,9 +174,16 @@ fn a_forked_state_goes_two_ways() {
 
 #[test]
 fn names_are_those_of_the_released_checkpoints() {
-    let config = DecoderConfig::new(VOCAB, 8, 2, 2, 4, 12).with_attention(AttentionPlan::Hybrid { kda_per_mla: 1 });
+    let config = DecoderConfig::new(VOCAB, 8, 2, 2, 4, 12)
+        .with_attention(AttentionPlan::Hybrid { kda_per_mla: 1 });
     let text = config.init(&Device::flex()).to_string();
-    for name in ["embed_tokens", "input_layernorm", "post_attention_layernorm", "mlp", "lm_head"] {
+    for name in [
+        "embed_tokens",
+        "input_layernorm",
+        "post_attention_layernorm",
+        "mlp",
+        "lm_head",
+    ] {
         assert!(text.contains(name), "{name} in {text}");
     }
 }
@@ -161,8 +201,12 @@ fn the_state_of_another_model_is_refused() {
 #[should_panic(expected = "a delta attention layer was given the state of latent attention")]
 fn the_state_of_another_attention_is_refused() {
     let device = Device::flex();
-    let latent = DecoderConfig::new(VOCAB, 8, 1, 2, 4, 12).with_attention(AttentionPlan::Mla).init(&device);
-    let delta = DecoderConfig::new(VOCAB, 8, 1, 2, 4, 12).with_attention(AttentionPlan::Kda).init(&device);
+    let latent = DecoderConfig::new(VOCAB, 8, 1, 2, 4, 12)
+        .with_attention(AttentionPlan::Mla)
+        .init(&device);
+    let delta = DecoderConfig::new(VOCAB, 8, 1, 2, 4, 12)
+        .with_attention(AttentionPlan::Kda)
+        .init(&device);
     let tokens = tokens(&TEXT, &device);
     let (_, state) = latent.forward_with_state(tokens.clone(), latent.init_state());
     delta.forward_with_state(tokens, state);

@@ -1,4 +1,4 @@
-//! The gradient of the loss with respect to every parameter, against finite differences along random directions.
+//! The gradient of the loss with respect to every parameter, against finite differences.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
@@ -41,7 +41,7 @@ impl ModuleMapper for Move {
     }
 }
 
-/// What finite differences need to know of each parameter: its path, and its gradient along a random direction.
+/// What finite differences need to know of each parameter: its path, a direction, and the slope along it.
 #[derive(Default)]
 struct Directional<'a> {
     grads: Option<&'a GradientsParams>,
@@ -60,13 +60,16 @@ impl ModuleVisitor for Directional<'_> {
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.val().inner();
-        let direction = value.random_like(Distribution::Normal(0.0, 1.0));
-        let direction = direction.clone() / direction.square().sum().sqrt().unsqueeze();
-        let grad = self.grads.and_then(|grads| grads.get::<D>(param.id));
-        let slope = match grad {
-            Some(grad) => (grad * direction.clone()).sum().into_scalar::<f64>(),
-            None => 0.0,
+        let unit = |x: Tensor<D>| {
+            let length = x.clone().square().sum().sqrt() + 1e-12;
+            x / length.unsqueeze()
         };
+        let random = unit(value.random_like(Distribution::Normal(0.0, 1.0)));
+        let grad = self.grads.and_then(|grads| grads.get::<D>(param.id));
+        let grad = grad.unwrap_or_else(|| value.zeros_like());
+        // Half along the gradient, for a slope well above the rounding, and half anywhere, to notice what is missing in it.
+        let direction = unit(grad.clone()) + random;
+        let slope = (grad * direction.clone()).sum().into_scalar::<f64>();
         let direction = direction.into_data().iter::<f64>().collect();
         self.found.push((self.path.join("."), direction, slope));
     }
@@ -83,7 +86,7 @@ fn loss(model: &Decoder, device: &Device) -> Tensor<1> {
 
 #[test]
 fn every_parameter_matches_finite_differences() {
-    const STEP: f64 = 3e-3;
+    const STEP: f64 = 3e-4;
     let device = Device::flex().autodiff();
     for config in compositions() {
         let model = config.init(&device).map(&mut Widen);
@@ -93,7 +96,14 @@ fn every_parameter_matches_finite_differences() {
             ..Directional::default()
         };
         model.visit(&mut directional);
-        assert!(directional.found.iter().filter(|(_, _, slope)| slope.abs() > 0.05).count() > 20);
+        assert!(
+            directional
+                .found
+                .iter()
+                .filter(|(_, _, slope)| slope.abs() > 0.2)
+                .count()
+                > 20
+        );
         for (place, (path, direction, slope)) in directional.found.into_iter().enumerate() {
             let at = |step| {
                 let moved = model.valid().map(&mut Move {
@@ -107,7 +117,7 @@ fn every_parameter_matches_finite_differences() {
             let want = (at(STEP) - at(-STEP)) / (2.0 * STEP);
             let error = (slope - want).abs();
             assert!(
-                error <= 5e-3 * want.abs().max(1.0),
+                error <= 1e-2 * want.abs().max(1.0),
                 "{} {}: {path}: {slope} instead of {want}",
                 config.attention,
                 config.residual

@@ -2,4 +2,5 @@
 
 mod config;
 mod decoder;
+mod device;
 mod gradient;

@@ -1,0 +1,181 @@
+//! [`MuonClip`], the optimizer a training loop owns.
+
+use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
+use burn::module::Module;
+use burn::optim::{GradAdaptor, GradientsParams, MultiGradientsParams};
+use burn::tensor::container::TensorContainer;
+
+use super::gather::Gather;
+use super::health::{Health, assess};
+use super::orthogonalize::orthogonalize;
+use super::report::{StepOutcome, StepReport};
+use super::state::States;
+use super::summary::Summary;
+use super::write_back::WriteBack;
+use crate::adamw::AuxiliaryAdamW;
+use crate::muon::Muon;
+use crate::routing::ParamPlan;
+
+/// Muon for the hidden matrices of a module and AdamW for the rest of it, in one step.
+///
+/// Built by [`MuonClipConfig::init_fused`](crate::MuonClipConfig::init_fused). It steps, saves and loads
+/// like Burn's [`ModuleOptimizer`](burn::optim::ModuleOptimizer) and makes the same updates as
+/// [`MuonClipConfig::init`](crate::MuonClipConfig::init). Because it sees the whole module it also
+///
+/// * orthogonalises all matrices of one shape, in either orientation, in one batch;
+/// * updates a parameter that several paths share once, and keeps it shared;
+/// * skips the whole step if any gradient is NaN or infinite, without touching momentum or time;
+/// * clips by the norm of all gradients together;
+/// * refuses a saved state that does not fit its parameters.
+///
+/// Parameters without a gradient in a step keep their value and state.
+#[derive(Clone)]
+pub struct MuonClip {
+    pub(super) plan: ParamPlan,
+    pub(super) muon: Muon,
+    pub(super) adamw: AuxiliaryAdamW,
+    pub(super) states: States,
+    max_grad_norm: Option<f64>,
+    last_report: Option<StepReport>,
+    skipped_steps: usize,
+}
+
+impl MuonClip {
+    pub(crate) fn new(
+        plan: ParamPlan,
+        muon: Muon,
+        adamw: AuxiliaryAdamW,
+        max_grad_norm: Option<f64>,
+    ) -> Self {
+        Self {
+            plan,
+            muon,
+            adamw,
+            states: States::default(),
+            max_grad_norm,
+            last_report: None,
+            skipped_steps: 0,
+        }
+    }
+
+    /// Updates the parameters of `module` that have a gradient in `grads`.
+    ///
+    /// `lr` is one learning rate, or one for each group as a
+    /// [`ModuleLrScheduler`](burn::lr_scheduler::module_lr_scheduler::ModuleLrScheduler) gives.
+    /// [`last_report`](Self::last_report) tells what happened.
+    ///
+    /// # Panics
+    /// Panics if a parameter with a gradient was not in the model this optimizer was built for, if a gradient
+    /// or a loaded momentum has another shape than its parameter, or if a learning rate is not finite.
+    pub fn step<M: Module>(
+        &mut self,
+        lr: impl Into<ModuleLearningRate>,
+        module: M,
+        grads: GradientsParams,
+    ) -> M {
+        self.step_any(lr.into(), module, grads.into())
+    }
+
+    /// Like [`step`](Self::step), with the gradients of several devices added up.
+    pub fn step_multi<M: Module>(
+        &mut self,
+        lr: impl Into<ModuleLearningRate>,
+        module: M,
+        grads: MultiGradientsParams,
+    ) -> M {
+        self.step_any(lr.into(), module, grads.into())
+    }
+
+    fn step_any<M: Module>(&mut self, lr: ModuleLearningRate, module: M, grads: GradAdaptor) -> M {
+        let with_norms = self.max_grad_norm.is_some();
+        let mut gather = Gather::new(&self.plan, grads, &lr, with_norms);
+        module.visit(&mut gather);
+        let gradients = gather.gathered;
+
+        let Health { non_finite, norm } = assess(gradients.sizes, with_norms);
+        if !non_finite.is_empty() {
+            self.skip(non_finite);
+            return module;
+        }
+        let grad_scale = match (self.max_grad_norm, norm) {
+            (Some(max), Some(norm)) if norm > max => max / norm,
+            _ => 1.0,
+        };
+
+        let parameters = gradients.matrices.iter().map(|m| m.parameter.clone());
+        let matrices = parameters
+            .map(|parameter| (parameter.id, parameter))
+            .collect();
+        let updates = orthogonalize(
+            &self.muon,
+            &mut self.states.momenta,
+            gradients.matrices,
+            grad_scale,
+        );
+        self.last_report = Some(StepReport {
+            outcome: StepOutcome::Applied,
+            grad_norm: norm,
+            grad_scale,
+            muon_matrices: updates.matrices,
+            newton_schulz_calls: updates.calls,
+            adamw_parameters: gradients.others.len(),
+        });
+        module.map(&mut WriteBack {
+            muon: &self.muon,
+            adamw: &self.adamw,
+            moments: &mut self.states.moments,
+            matrices,
+            directions: updates.directions,
+            others: gradients
+                .others
+                .into_iter()
+                .map(|parameter| (parameter.id, parameter))
+                .collect(),
+            grads: gradients.other_grads,
+            grad_scale,
+            uses: gradients.uses,
+            written: TensorContainer::new(),
+        })
+    }
+
+    fn skip(&mut self, paths: Vec<String>) {
+        log::warn!(
+            "MuonClip skipped a step: NaN or infinite gradients in {} parameters, first `{}`",
+            paths.len(),
+            paths[0]
+        );
+        self.skipped_steps += 1;
+        self.last_report = Some(StepReport::skipped(paths));
+    }
+
+    /// What the last step did; `None` before the first.
+    pub fn last_report(&self) -> Option<&StepReport> {
+        self.last_report.as_ref()
+    }
+
+    /// Steps skipped because of NaN or infinite gradients since this optimizer was built.
+    pub fn skipped_steps(&self) -> usize {
+        self.skipped_steps
+    }
+
+    /// Which optimizer trains which parameter, and why.
+    pub fn plan(&self) -> &ParamPlan {
+        &self.plan
+    }
+
+    /// Parameters and state memory by optimizer.
+    pub fn summary(&self) -> Summary {
+        Summary::of(&self.plan)
+    }
+}
+
+impl core::fmt::Debug for MuonClip {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("MuonClip")
+            .field("muon", &self.muon)
+            .field("max_grad_norm", &self.max_grad_norm)
+            .field("parameters_with_state", &self.states.len())
+            .field("last_report", &self.last_report)
+            .finish_non_exhaustive()
+    }
+}

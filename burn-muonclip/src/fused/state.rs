@@ -1,0 +1,48 @@
+//! What the optimizer remembers about each parameter.
+
+use std::collections::BTreeMap;
+
+use burn::module::ParamId;
+use burn::optim::DynState;
+use burn::tensor::Tensor;
+
+/// The states of all parameters that had a gradient so far, by path.
+///
+/// Paths survive a new process and a reloaded model; ids need not.
+#[derive(Clone, Default)]
+pub(crate) struct States {
+    pub(crate) momenta: Momenta,
+    pub(crate) moments: Moments,
+}
+
+/// The states of Muon's parameters.
+pub(crate) type Momenta = BTreeMap<String, Momentum>;
+
+/// The states of AdamW's parameters.
+pub(crate) type Moments = BTreeMap<String, Moment>;
+
+/// The momentum of one parameter that Muon trains.
+#[derive(Clone)]
+pub(crate) struct Momentum {
+    /// The parameter's id in the last step, under which Burn's records file the state.
+    pub(crate) id: ParamId,
+    /// `[E, n, m]`, in the working dtype.
+    pub(crate) value: Tensor<3>,
+    /// Rank of the parameter: 2 (then `E` is one) or 3.
+    pub(crate) rank: usize,
+}
+
+/// Both moments and the time of one parameter that AdamW trains.
+#[derive(Clone)]
+pub(crate) struct Moment {
+    /// The parameter's id in the last step, under which Burn's records file the state.
+    pub(crate) id: ParamId,
+    /// An `AuxiliaryState<D>`, with `D` the parameter's rank.
+    pub(crate) state: DynState,
+}
+
+impl States {
+    pub(crate) fn len(&self) -> usize {
+        self.momenta.len() + self.moments.len()
+    }
+}

@@ -1,0 +1,102 @@
+//! Stage 4: the new weights.
+
+use std::collections::HashMap;
+
+use burn::module::{ModuleMapper, Param, ParamId};
+use burn::optim::{DynState, Optimizer};
+use burn::tensor::Tensor;
+use burn::tensor::container::TensorContainer;
+
+use super::context::TensorContext;
+use super::gather::Parameter;
+use super::state::{Moment, Moments};
+use crate::adamw::{AuxiliaryAdamW, AuxiliaryState};
+use crate::muon::Muon;
+
+/// Replaces the values of all parameters that had a gradient.
+pub(crate) struct WriteBack<'a> {
+    pub(crate) muon: &'a Muon,
+    pub(crate) adamw: &'a AuxiliaryAdamW,
+    pub(crate) moments: &'a mut Moments,
+    /// Parameters that Muon trains, with their directions `[E, n, m]`.
+    pub(crate) matrices: HashMap<ParamId, Parameter>,
+    pub(crate) directions: TensorContainer<ParamId>,
+    /// Parameters that AdamW trains, with their gradients `Tensor<D>`.
+    pub(crate) others: HashMap<ParamId, Parameter>,
+    pub(crate) grads: TensorContainer<ParamId>,
+    pub(crate) grad_scale: f64,
+    /// How many paths hold each parameter.
+    pub(crate) uses: HashMap<ParamId, usize>,
+    /// New values of parameters that are used again further on.
+    pub(crate) written: TensorContainer<ParamId>,
+}
+
+/// A parameter's new value, kept for its other uses.
+#[derive(Clone)]
+struct Written<const D: usize> {
+    plain: Tensor<D>,
+    context: TensorContext,
+    /// What was put into the first use. Later uses get this very tensor: with separate ones the backward
+    /// pass would no longer add up the gradients of all uses.
+    tensor: Tensor<D>,
+}
+
+impl WriteBack<'_> {
+    /// The parameter's new plain value, or `None` if it had no gradient.
+    fn update<const D: usize>(&mut self, id: ParamId, tensor: &Tensor<D>) -> Option<Tensor<D>> {
+        if let Some(parameter) = self.matrices.get(&id) {
+            let weight = tensor.clone().inner().to_device(&parameter.device);
+            let direction: Tensor<3> = self.directions.remove(&id)?;
+            let direction = direction.reshape(weight.shape());
+            return Some(self.muon.apply(weight, direction, parameter.lr));
+        }
+        let parameter = self.others.get(&id)?;
+        let weight = tensor.clone().inner().to_device(&parameter.device);
+        let grad: Tensor<D> = self.grads.remove(&id)?;
+        let grad = if self.grad_scale == 1.0 {
+            grad
+        } else {
+            grad.mul_scalar(self.grad_scale)
+        };
+        let state = self.moments.remove(&parameter.path).map(|moment| {
+            let state = moment.state.downcast::<AuxiliaryState<D>>();
+            AuxiliaryAdamW::to_device(state, &parameter.device)
+        });
+        let (weight, state) = self.adamw.step(parameter.lr, weight, grad, state);
+        if let Some(state) = state {
+            let state = DynState::create(state, D);
+            self.moments
+                .insert(parameter.path.clone(), Moment { id, state });
+        }
+        Some(weight)
+    }
+}
+
+impl ModuleMapper for WriteBack<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(&uses) = self.uses.get(&param.id) else {
+            return param;
+        };
+        let (id, tensor, mapper) = param.consume();
+        let context = TensorContext::of(&tensor);
+        let tensor = match self.written.get::<Written<D>>(&id) {
+            Some(written) if written.context == context => written.tensor,
+            Some(written) => context.restore(written.plain, id),
+            None => match self.update(id, &tensor) {
+                Some(plain) if uses == 1 => context.restore(plain, id),
+                Some(plain) => {
+                    let tensor = context.restore(plain.clone(), id);
+                    let written = Written {
+                        plain,
+                        context,
+                        tensor: tensor.clone(),
+                    };
+                    self.written.register(id, written);
+                    tensor
+                }
+                None => tensor,
+            },
+        };
+        Param::from_mapped_value(id, tensor, mapper)
+    }
+}

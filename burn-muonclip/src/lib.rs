@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+
+mod adamw;
+mod config;
+mod error;
+mod fused;
+mod muon;
+mod newton_schulz;
+mod precision;
+pub mod routing;
+
+pub use config::MuonClipConfig;
+pub use error::{PlanError, StateError};
+pub use fused::{GroupSummary, MuonClip, StepOutcome, StepReport, Summary};
+pub use muon::{Muon, MuonConfig, MuonState};
+pub use newton_schulz::{NewtonSchulzConfig, STANDARD_COEFFICIENTS, newton_schulz};
+#[doc(no_inline)]
+pub use routing::{ParamEntry, ParamPlan, Reason, Route, RouteOverride};

@@ -1,0 +1,13 @@
+//! Tests of the optimizer: by formula in f64, by contract for both forms, and one for every known fault of
+//! other implementations.
+
+mod border;
+mod contract;
+mod faults;
+mod fused;
+mod models;
+mod muon;
+mod newton_schulz;
+mod optimizers;
+mod reference;
+mod routing;
