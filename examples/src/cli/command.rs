@@ -1,0 +1,304 @@
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+use burn::module::Module;
+
+use super::print::{print_settings, print_text, say};
+use super::{Cli, settings_for_resume};
+use crate::compare::{CompareOutcome, ComparePlan, Report, RunId, execute};
+use crate::sample::{Sampling, sample};
+use crate::train::{
+    Interrupt, Outcome, Progress, RunConfig, RunFolder, RunSettings, Task, TrainError,
+    decoder_config, resume, start,
+};
+
+/// Exit status when something failed.
+pub const EXIT_FAILURE: u8 = 1;
+/// Exit status when the command line asks for something that cannot be.
+pub const EXIT_USAGE: u8 = 2;
+const EXIT_INTERRUPTED: u8 = crate::train::EXIT_INTERRUPTED;
+
+/// Folder of runs for which no other was named.
+const DEFAULT_PARENT: &str = "runs";
+
+/// Runs the program and returns its exit status. Errors are printed with their causes.
+pub fn run(cli: &Cli) -> u8 {
+    match dispatch(cli) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                eprintln!("  because: {error}");
+                cause = error.source();
+            }
+            exit_status(&error)
+        }
+    }
+}
+
+fn exit_status(error: &TrainError) -> u8 {
+    match error {
+        TrainError::Setting { .. }
+        | TrainError::Model(_)
+        | TrainError::Contradiction { .. }
+        | TrainError::FolderTaken { .. }
+        | TrainError::FolderNotEmpty { .. } => EXIT_USAGE,
+        _ => EXIT_FAILURE,
+    }
+}
+
+fn dispatch(cli: &Cli) -> Result<u8, TrainError> {
+    check_sample_flags(cli)?;
+    match &cli.folder.resume {
+        Some(folder) if ComparePlan::file(folder).exists() => resume_comparison(cli, folder),
+        Some(_) if cli.compare.report || cli.compare.only.is_some() => Err(TrainError::Setting {
+            flag: "resume",
+            reason: "--report and --only need the folder of a comparison".to_owned(),
+        }),
+        Some(folder) => resume_run(cli, folder),
+        None if cli.compare.compare => new_comparison(cli),
+        None if cli.compare.only.is_some() => Err(TrainError::Setting {
+            flag: "only",
+            reason: "needs --compare, or --resume with the folder of a comparison".to_owned(),
+        }),
+        None => new_run(cli),
+    }
+}
+
+fn check_sample_flags(cli: &Cli) -> Result<(), TrainError> {
+    let sample = &cli.sample;
+    if sample.prompt.is_empty() {
+        return Err(TrainError::Setting {
+            flag: "prompt",
+            reason: "must hold at least one byte".to_owned(),
+        });
+    }
+    if !(sample.temperature >= 0.0 && sample.temperature.is_finite()) {
+        return Err(TrainError::Setting {
+            flag: "temperature",
+            reason: format!("must be 0 or more, got {}", sample.temperature),
+        });
+    }
+    Ok(())
+}
+
+fn new_run(cli: &Cli) -> Result<u8, TrainError> {
+    // Everything that can be wrong is found before a folder is made, or an old run replaced.
+    let task = checked_task(&cli.settings)?;
+    let folder = RunFolder::create(&new_folder(cli), cli.folder.overwrite)?;
+    let interrupt = listen()?;
+    print_text(&task.summary);
+    print_settings(
+        &cli.settings,
+        parameter_count(&cli.settings)?,
+        folder.path(),
+    );
+    let mut progress = progress(&cli.settings);
+    let outcome = start(
+        &folder,
+        cli.settings.clone(),
+        &task,
+        &interrupt,
+        &mut progress,
+    )?;
+    conclude(cli, &folder, outcome)
+}
+
+fn resume_run(cli: &Cli, path: &Path) -> Result<u8, TrainError> {
+    let folder = RunFolder::open(path)?;
+    let mut config = folder.read_config()?;
+    config.settings = settings_for_resume(path, &config.settings, &cli.settings, &cli.given)?;
+    config.settings.validate()?;
+    let task = Task::load(&config.settings)?;
+    let interrupt = listen()?;
+    print_text(&task.summary);
+    print_settings(&config.settings, config.parameters, folder.path());
+    let mut progress = progress(&config.settings);
+    let outcome = resume(&folder, &config, &task, &interrupt, &mut progress)?;
+    conclude(cli, &folder, outcome)
+}
+
+fn new_comparison(cli: &Cli) -> Result<u8, TrainError> {
+    let flags = &cli.compare;
+    let muonclip_lrs = match flags.muonclip_lrs.as_slice() {
+        [] => vec![cli.settings.train.lr],
+        rates => rates.to_vec(),
+    };
+    let plan = ComparePlan::new(
+        cli.settings.clone(),
+        &muonclip_lrs,
+        &flags.adamw_lrs,
+        &flags.seeds,
+    )?;
+    let runs = runs_asked_for(cli, &plan)?;
+    let task = checked_task(&plan.settings)?;
+    let folder = new_folder(cli);
+    plan.create(&folder)?;
+    run_comparison(&plan, &folder, &runs, &task)
+}
+
+fn resume_comparison(cli: &Cli, folder: &Path) -> Result<u8, TrainError> {
+    let mut plan = ComparePlan::read(folder)?;
+    if cli.compare.report {
+        return print_report(&plan, folder);
+    }
+    let stored_steps = plan.settings.train.steps;
+    plan.settings = settings_for_resume(folder, &plan.settings, &cli.settings, &cli.given)?;
+    if plan.settings.train.steps != stored_steps {
+        return Err(TrainError::Contradiction {
+            path: folder.to_owned(),
+            flag: "steps".to_owned(),
+            stored: stored_steps.to_string(),
+            given: plan.settings.train.steps.to_string(),
+        });
+    }
+    let runs = runs_asked_for(cli, &plan)?;
+    let task = Task::load(&plan.settings)?;
+    run_comparison(&plan, folder, &runs, &task)
+}
+
+fn runs_asked_for(cli: &Cli, plan: &ComparePlan) -> Result<Vec<RunId>, TrainError> {
+    match &cli.compare.only {
+        Some(name) => Ok(vec![plan.find(name)?]),
+        None => Ok(plan.runs()),
+    }
+}
+
+fn run_comparison(
+    plan: &ComparePlan,
+    folder: &Path,
+    runs: &[RunId],
+    task: &Task,
+) -> Result<u8, TrainError> {
+    let interrupt = listen()?;
+    print_text(&task.summary);
+    say(format_args!(
+        "compare     {} runs of {} steps",
+        runs.len(),
+        plan.settings.train.steps
+    ));
+    say(format_args!("results     {}", folder.display()));
+    let announce = |run: RunId| {
+        say(format_args!("run         {run}"));
+        progress(&plan.settings)
+    };
+    let outcome = execute(plan, folder, runs, task, &interrupt, announce)?;
+    let status = print_report(plan, folder)?;
+    if outcome == CompareOutcome::Interrupted {
+        say(format_args!(
+            "stopped; continue with\n  {}",
+            resume_command(folder)
+        ));
+        return Ok(EXIT_INTERRUPTED);
+    }
+    Ok(status)
+}
+
+fn print_report(plan: &ComparePlan, folder: &Path) -> Result<u8, TrainError> {
+    let report = Report::read(plan, folder)?;
+    report.write(folder)?;
+    say(format_args!("\n{}", report.to_markdown()));
+    Ok(0)
+}
+
+fn conclude(cli: &Cli, folder: &RunFolder, outcome: Outcome) -> Result<u8, TrainError> {
+    let config = folder.read_config()?;
+    match outcome {
+        Outcome::Interrupted { step } => {
+            let steps = config.settings.train.steps;
+            say(format_args!(
+                "stopped after step {step} of {steps} and saved; continue with\n  {}",
+                resume_command(folder.path())
+            ));
+            Ok(EXIT_INTERRUPTED)
+        }
+        Outcome::Finished {
+            model,
+            validation_loss,
+        } => {
+            let bigram = config.text.bigram_loss;
+            say(format_args!(
+                "finished    {} steps; raise --steps with --resume to train on",
+                config.settings.train.steps
+            ));
+            say(format_args!(
+                "validation  {validation_loss:.4} nats per byte, {:.4} {} the bigram table's {bigram:.4}",
+                (bigram - validation_loss).abs(),
+                if validation_loss < bigram {
+                    "below"
+                } else {
+                    "above"
+                }
+            ));
+            say(format_args!(
+                "results     {}: config.json, metrics.jsonl, checkpoint, loss.svg",
+                folder.path().display()
+            ));
+            print_sample(cli, &config, &model)?;
+            Ok(0)
+        }
+    }
+}
+
+fn print_sample(
+    cli: &Cli,
+    config: &RunConfig,
+    model: &burn_kimi_model::Decoder,
+) -> Result<(), TrainError> {
+    if cli.sample.sample_len == 0 {
+        return Ok(());
+    }
+    let train = &config.settings.train;
+    let sampling = Sampling {
+        length: cli.sample.sample_len,
+        temperature: cli.sample.temperature,
+        seed: train.seed,
+    };
+    let text = sample(
+        model,
+        cli.sample.prompt.as_bytes(),
+        &sampling,
+        &train.device.open()?,
+    );
+    let mut all = cli.sample.prompt.clone().into_bytes();
+    all.extend(text);
+    say(format_args!("sample\n{}", String::from_utf8_lossy(&all)));
+    Ok(())
+}
+
+/// The text of `settings`, after everything cheaper has been checked.
+fn checked_task(settings: &RunSettings) -> Result<Task, TrainError> {
+    settings.validate()?;
+    decoder_config(&settings.model)?;
+    settings.train.device.open()?;
+    Task::load(settings)
+}
+
+/// Burn draws no weights for this.
+fn parameter_count(settings: &RunSettings) -> Result<usize, TrainError> {
+    let device = settings.train.device.open()?;
+    Ok(decoder_config(&settings.model)?.init(&device).num_params())
+}
+
+fn new_folder(cli: &Cli) -> PathBuf {
+    cli.folder
+        .out
+        .clone()
+        .unwrap_or_else(|| RunFolder::next_free(Path::new(DEFAULT_PARENT)))
+}
+
+fn progress(settings: &RunSettings) -> Progress {
+    Progress::on_stderr(settings.train.batch * settings.train.seq_len)
+}
+
+fn listen() -> Result<Interrupt, TrainError> {
+    Interrupt::listen().map_err(|error| TrainError::Signals { source: error })
+}
+
+fn resume_command(folder: &Path) -> String {
+    format!(
+        "cargo run --release -p examples --bin train-lm -- --resume {}",
+        folder.display()
+    )
+}

@@ -1,0 +1,181 @@
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use burn::module::Module;
+use burn::tensor::Device;
+use burn_kimi_model::{Decoder, DecoderConfig};
+use serde::{Deserialize, Serialize};
+
+use super::{LanguageModelOptimizer, RunFolder, TrainError};
+
+const MODEL_FILE: &str = "model.bpk";
+const OPTIMIZER_FILE: &str = "optimizer.bpk";
+const POSITION_FILE: &str = "position.json";
+const FORMAT: u32 = 1;
+
+/// Where a run stands. The learning rate and the batch of the next step follow from the step number.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Position {
+    format: u32,
+    /// Steps taken.
+    pub(super) step: usize,
+    /// Seconds of training so far.
+    pub(super) seconds: f64,
+}
+
+impl Position {
+    pub(super) fn new(step: usize, seconds: f64) -> Self {
+        Self {
+            format: FORMAT,
+            step,
+            seconds,
+        }
+    }
+}
+
+/// Writes a checkpoint and then removes older ones.
+///
+/// The files go into a temporary folder that takes its name when all of them are on the disk. Whoever stops the
+/// program at any moment finds the previous checkpoint or the new one, complete.
+pub(super) fn save(
+    folder: &RunFolder,
+    position: Position,
+    model: &Decoder,
+    optimizer: &LanguageModelOptimizer,
+) -> Result<(), TrainError> {
+    let parent = folder.checkpoints();
+    fs::create_dir_all(&parent).map_err(|e| TrainError::io(&parent, e))?;
+    remove_leftovers(&parent)?;
+    let target = parent.join(format!("step-{:08}", position.step));
+    if target.exists() {
+        return Ok(());
+    }
+    let unfinished = parent.join(format!("step-{:08}.unfinished", position.step));
+    fs::create_dir(&unfinished).map_err(|e| TrainError::io(&unfinished, e))?;
+
+    let model_file = unfinished.join(MODEL_FILE);
+    model
+        .clone()
+        .save_file(&model_file)
+        .map_err(|e| TrainError::malformed(&model_file, e))?;
+    optimizer.save(&unfinished.join(OPTIMIZER_FILE))?;
+    let position_file = unfinished.join(POSITION_FILE);
+    let text =
+        serde_json::to_string(&position).map_err(|e| TrainError::malformed(&position_file, e))?;
+    fs::write(&position_file, text).map_err(|e| TrainError::io(&position_file, e))?;
+
+    flush_to_disk(&unfinished)?;
+    fs::rename(&unfinished, &target).map_err(|e| TrainError::io(&target, e))?;
+    for (_, older) in complete_checkpoints(&parent)?
+        .into_iter()
+        .filter(|(_, path)| *path != target)
+    {
+        fs::remove_dir_all(&older).map_err(|e| TrainError::io(&older, e))?;
+    }
+    Ok(())
+}
+
+/// The checkpoint of the latest step, if there is one.
+///
+/// # Errors
+/// [`TrainError::Io`] if the folder cannot be read.
+pub fn newest_checkpoint(folder: &RunFolder) -> Result<Option<PathBuf>, TrainError> {
+    let parent = folder.checkpoints();
+    if !parent.exists() {
+        return Ok(None);
+    }
+    Ok(complete_checkpoints(&parent)?.pop().map(|(_, path)| path))
+}
+
+/// The model of a checkpoint.
+///
+/// # Errors
+/// [`TrainError::Malformed`] with the file, if it is damaged or belongs to another model.
+pub fn load_model(
+    checkpoint: &Path,
+    config: &DecoderConfig,
+    device: &Device,
+) -> Result<Decoder, TrainError> {
+    let file = checkpoint.join(MODEL_FILE);
+    config
+        .init(device)
+        .try_load_file(&file)
+        .map_err(|e| TrainError::malformed(&file, e))
+}
+
+pub(super) fn load_optimizer(
+    checkpoint: &Path,
+    fresh: LanguageModelOptimizer,
+) -> Result<LanguageModelOptimizer, TrainError> {
+    fresh.load(&checkpoint.join(OPTIMIZER_FILE))
+}
+
+pub(super) fn load_position(checkpoint: &Path) -> Result<Position, TrainError> {
+    let file = checkpoint.join(POSITION_FILE);
+    let text = fs::read_to_string(&file).map_err(|e| TrainError::io(&file, e))?;
+    let position: Position =
+        serde_json::from_str(&text).map_err(|e| TrainError::malformed(&file, e))?;
+    if position.format != FORMAT {
+        return Err(TrainError::malformed(
+            &file,
+            format!(
+                "format is {}, this program reads format {FORMAT}",
+                position.format
+            ),
+        ));
+    }
+    Ok(position)
+}
+
+/// Complete checkpoints by step, oldest first.
+fn complete_checkpoints(parent: &Path) -> Result<Vec<(usize, PathBuf)>, TrainError> {
+    let entries = fs::read_dir(parent).map_err(|e| TrainError::io(parent, e))?;
+    let mut found: Vec<(usize, PathBuf)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let step = entry
+                .file_name()
+                .to_str()?
+                .strip_prefix("step-")?
+                .parse()
+                .ok()?;
+            Some((step, entry.path()))
+        })
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Removes what an interrupted save left.
+fn remove_leftovers(parent: &Path) -> Result<(), TrainError> {
+    for entry in fs::read_dir(parent)
+        .map_err(|e| TrainError::io(parent, e))?
+        .flatten()
+    {
+        if entry
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "unfinished")
+        {
+            fs::remove_dir_all(entry.path()).map_err(|e| TrainError::io(&entry.path(), e))?;
+        }
+    }
+    Ok(())
+}
+
+/// A renamed folder must not appear before the content of its files, also after a power failure.
+fn flush_to_disk(folder: &Path) -> Result<(), TrainError> {
+    for entry in fs::read_dir(folder)
+        .map_err(|e| TrainError::io(folder, e))?
+        .flatten()
+    {
+        let path = entry.path();
+        File::options()
+            .write(true)
+            .open(&path)
+            .and_then(|file| file.sync_all())
+            .map_err(|e| TrainError::io(&path, e))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{RunConfig, TrainError, write_atomically};
+
+/// The folder of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFolder(PathBuf);
+
+impl RunFolder {
+    /// Makes the folder of a new run.
+    ///
+    /// # Errors
+    /// [`TrainError::FolderTaken`] if it holds a run and `overwrite` is not set, [`TrainError::FolderNotEmpty`]
+    /// if it holds anything else: only what a run wrote is ever removed.
+    pub fn create(path: &Path, overwrite: bool) -> Result<Self, TrainError> {
+        let folder = Self(path.to_owned());
+        if folder.config_file().exists() {
+            if !overwrite {
+                return Err(TrainError::FolderTaken {
+                    path: path.to_owned(),
+                });
+            }
+            folder.remove_run()?;
+        } else if path.exists()
+            && fs::read_dir(path)
+                .map_err(|e| TrainError::io(path, e))?
+                .next()
+                .is_some()
+        {
+            return Err(TrainError::FolderNotEmpty {
+                path: path.to_owned(),
+            });
+        }
+        fs::create_dir_all(path).map_err(|e| TrainError::io(path, e))?;
+        Ok(folder)
+    }
+
+    /// Opens the folder of an existing run.
+    ///
+    /// # Errors
+    /// [`TrainError::NoRun`] if there is none.
+    pub fn open(path: &Path) -> Result<Self, TrainError> {
+        let folder = Self(path.to_owned());
+        match folder.config_file().is_file() {
+            true => Ok(folder),
+            false => Err(TrainError::NoRun {
+                path: path.to_owned(),
+            }),
+        }
+    }
+
+    /// The first of `parent/001`, `parent/002`, ... that does not exist.
+    pub fn next_free(parent: &Path) -> PathBuf {
+        (1..)
+            .map(|number| parent.join(format!("{number:03}")))
+            .find(|path| !path.exists())
+            .unwrap_or_default()
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// `config.json`.
+    pub fn config_file(&self) -> PathBuf {
+        self.0.join("config.json")
+    }
+
+    /// `metrics.jsonl`.
+    pub fn metrics_file(&self) -> PathBuf {
+        self.0.join("metrics.jsonl")
+    }
+
+    /// `checkpoint`, the folder of checkpoints.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.0.join("checkpoint")
+    }
+
+    /// `loss.svg`.
+    pub fn chart_file(&self) -> PathBuf {
+        self.0.join("loss.svg")
+    }
+
+    /// Reads `config.json`.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`] or [`TrainError::Malformed`] with the path and field.
+    pub fn read_config(&self) -> Result<RunConfig, TrainError> {
+        let path = self.config_file();
+        let text = fs::read_to_string(&path).map_err(|e| TrainError::io(&path, e))?;
+        let config: RunConfig =
+            serde_json::from_str(&text).map_err(|e| TrainError::malformed(&path, e))?;
+        config
+            .validate()
+            .map_err(|reason| TrainError::malformed(&path, reason))?;
+        Ok(config)
+    }
+
+    /// Writes `config.json`.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`] with the path.
+    pub fn write_config(&self, config: &RunConfig) -> Result<(), TrainError> {
+        let path = self.config_file();
+        let text =
+            serde_json::to_string_pretty(config).map_err(|e| TrainError::malformed(&path, e))?;
+        write_atomically(&path, (text + "\n").as_bytes())
+    }
+
+    /// `config.json` goes last: while it is there, the folder is known as a run's.
+    fn remove_run(&self) -> Result<(), TrainError> {
+        let checkpoints = self.checkpoints();
+        if checkpoints.exists() {
+            fs::remove_dir_all(&checkpoints).map_err(|e| TrainError::io(&checkpoints, e))?;
+        }
+        for file in [self.metrics_file(), self.chart_file(), self.config_file()] {
+            if file.exists() {
+                fs::remove_file(&file).map_err(|e| TrainError::io(&file, e))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+use std::path::Path;
+
+use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
+use burn_kimi_model::Decoder;
+use burn_muonclip::{MuonClip, MuonClipConfig};
+use serde::{Deserialize, Serialize};
+
+use super::{TrainError, TrainSettings};
+
+/// AdamW as language models are trained with it: Burn's defaults have a longer memory and a larger epsilon.
+const ADAMW_BETA_1: f32 = 0.9;
+const ADAMW_BETA_2: f32 = 0.95;
+const ADAMW_EPSILON: f32 = 1e-8;
+
+/// Which optimizer trains the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lowercase")]
+pub enum OptimizerKind {
+    /// Muon on the hidden matrices, AdamW on everything else
+    #[default]
+    MuonClip,
+    /// AdamW on everything
+    AdamW,
+}
+
+impl OptimizerKind {
+    /// The name that `--optimizer` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MuonClip => "muonclip",
+            Self::AdamW => "adamw",
+        }
+    }
+}
+
+/// The optimizer of a run, with its state.
+pub enum LanguageModelOptimizer {
+    /// See [`OptimizerKind::MuonClip`].
+    MuonClip(Box<MuonClip>),
+    /// See [`OptimizerKind::AdamW`].
+    AdamW(Box<ModuleOptimizer>),
+}
+
+impl LanguageModelOptimizer {
+    /// A fresh optimizer for `model`.
+    pub fn new(settings: &TrainSettings, model: &Decoder) -> Self {
+        match settings.optimizer {
+            OptimizerKind::MuonClip => {
+                let config = MuonClipConfig::new().with_weight_decay(settings.weight_decay as f32);
+                Self::MuonClip(Box::new(config.init_fused(model)))
+            }
+            OptimizerKind::AdamW => Self::AdamW(Box::new(
+                AdamWConfig::new()
+                    .with_beta_1(ADAMW_BETA_1)
+                    .with_beta_2(ADAMW_BETA_2)
+                    .with_epsilon(ADAMW_EPSILON)
+                    .with_weight_decay(settings.weight_decay as f32)
+                    .init(),
+            )),
+        }
+    }
+
+    /// One step at learning rate `lr`.
+    pub fn step(&mut self, lr: f64, model: Decoder, gradients: GradientsParams) -> Decoder {
+        match self {
+            Self::MuonClip(optimizer) => optimizer.step(lr, model, gradients),
+            Self::AdamW(optimizer) => optimizer.step(lr, model, gradients),
+        }
+    }
+
+    /// Whether the last step left the model as it was, because a gradient was NaN or infinite. AdamW does not
+    /// look.
+    pub fn skipped(&self) -> bool {
+        match self {
+            Self::MuonClip(optimizer) => optimizer
+                .last_report()
+                .is_some_and(|report| !report.is_applied()),
+            Self::AdamW(_) => false,
+        }
+    }
+
+    /// Writes the state to `path`.
+    ///
+    /// # Errors
+    /// [`TrainError::Malformed`] with the path.
+    pub fn save(&self, path: &Path) -> Result<(), TrainError> {
+        match self {
+            Self::MuonClip(optimizer) => optimizer
+                .save(path)
+                .map_err(|e| TrainError::malformed(path, e)),
+            Self::AdamW(optimizer) => optimizer
+                .save(path)
+                .map_err(|e| TrainError::malformed(path, e)),
+        }
+    }
+
+    /// Continues from the state in `path`.
+    ///
+    /// # Errors
+    /// [`TrainError::Malformed`] with the path.
+    pub fn load(self, path: &Path) -> Result<Self, TrainError> {
+        Ok(match self {
+            Self::MuonClip(optimizer) => Self::MuonClip(Box::new(
+                optimizer
+                    .load(path)
+                    .map_err(|e| TrainError::malformed(path, e))?,
+            )),
+            Self::AdamW(optimizer) => Self::AdamW(Box::new(
+                optimizer
+                    .load(path)
+                    .map_err(|e| TrainError::malformed(path, e))?,
+            )),
+        })
+    }
+}

@@ -1,0 +1,16 @@
+//! Tests of `train-lm`: its parts against formulas and files, and the program as a user runs it.
+
+mod batches;
+mod bigram;
+mod chart;
+mod command_line;
+mod compare;
+mod default_text;
+mod metrics;
+mod program;
+mod sample;
+mod schedule;
+mod stopping;
+mod supervised;
+mod tiny;
+mod user_text;
