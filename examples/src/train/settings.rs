@@ -74,7 +74,7 @@ pub struct TrainSettings {
     #[arg(long, default_value_t = 0.1, value_name = "DECAY")]
     pub weight_decay: f64,
     /// Optimizer steps
-    #[arg(long, default_value_t = 400, value_name = "STEPS")]
+    #[arg(long, default_value_t = 300, value_name = "STEPS")]
     pub steps: usize,
     /// Windows of text in a batch
     #[arg(long, default_value_t = 8, value_name = "N")]
