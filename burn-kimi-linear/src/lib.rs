@@ -2,8 +2,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod kda;
-pub mod layers;
-pub mod plan;
+mod layers;
+mod plan;
+mod precision;
 
 pub use kda::{ForgetGate, KdaOptions, KdaState, kda, kda_gate};
 pub use layers::{

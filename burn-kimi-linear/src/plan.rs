@@ -39,10 +39,13 @@ impl AttentionPlan {
         match *self {
             Self::Mla => AttentionKind::Mla,
             Self::Kda => AttentionKind::Kda,
-            Self::Hybrid { kda_per_mla } => match layer % (kda_per_mla + 1) {
-                place if place == kda_per_mla => AttentionKind::Mla,
-                _ => AttentionKind::Kda,
-            },
+            Self::Hybrid { kda_per_mla } => {
+                let period = kda_per_mla.saturating_add(1);
+                match layer % period == kda_per_mla {
+                    true => AttentionKind::Mla,
+                    false => AttentionKind::Kda,
+                }
+            }
         }
     }
 }

@@ -5,6 +5,9 @@ use burn_kimi_linear::{
 
 use crate::residual::ResidualScheme;
 
+/// No size of a model is larger, and none that is smaller overflows when two are multiplied.
+const MAX_SIZE: usize = 1 << 24;
+
 /// What a [`Decoder`](crate::Decoder) is made of.
 ///
 /// Widths that are not given follow Kimi Linear's proportions to `head_dim`.
@@ -46,11 +49,13 @@ pub struct DecoderConfig {
 /// A [`DecoderConfig`] that describes no decoder.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// A size that has to be at least 1.
-    #[error("{field} must be at least 1")]
-    Zero {
+    /// A size of nothing, or one that no memory holds.
+    #[error("{field} must be from 1 to {MAX_SIZE}, got {size}")]
+    Size {
         /// Name of the field.
         field: &'static str,
+        /// What it holds.
+        size: usize,
     },
     /// A norm that could divide by zero.
     #[error("rms_norm_eps must be a positive number, got {0}")]
@@ -89,11 +94,20 @@ impl DecoderConfig {
             ("head_dim", self.head_dim),
             ("intermediate_size", self.intermediate_size),
             ("conv_size", self.conv_size),
-            ("kv_lora_rank", self.kv_lora_rank()),
+            ("kv_lora_rank", self.kv_lora_rank.unwrap_or(1)),
             ("attention.kda_per_mla", kda_per_mla),
         ];
-        if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
-            return Err(ConfigError::Zero { field });
+        let impossible = |size: usize| !(1..=MAX_SIZE).contains(&size);
+        if let Some((field, size)) = sizes.into_iter().find(|(_, size)| impossible(*size)) {
+            return Err(ConfigError::Size { field, size });
+        }
+        let shared = self.qk_rope_head_dim();
+        if shared > MAX_SIZE {
+            let field = "qk_rope_head_dim";
+            return Err(ConfigError::Size {
+                field,
+                size: shared,
+            });
         }
         if !(self.rms_norm_eps > 0.0 && self.rms_norm_eps.is_finite()) {
             return Err(ConfigError::Epsilon(self.rms_norm_eps));

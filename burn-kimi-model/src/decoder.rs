@@ -10,7 +10,7 @@ use crate::state::{DecoderState, LayerState};
 
 /// A causal language model of the Kimi family.
 ///
-/// Fields are named as the tensors of the released checkpoints.
+/// Projections are fields under the names of the released tensors.
 #[derive(Module, Debug)]
 pub struct Decoder {
     /// `[vocab_size, hidden_size]`.
@@ -36,7 +36,8 @@ impl Decoder {
         DecoderState::new(self.layers.len())
     }
 
-    /// Continues from `state`; returns the logits of `tokens` and the state after them.
+    /// Continues from `state`; returns the logits of `tokens` and the state after them. Without tokens the logits are empty
+    /// and the state comes back as it went in.
     ///
     /// # Panics
     ///
@@ -53,7 +54,13 @@ impl Decoder {
             state.layers.len(),
             self.layers.len()
         );
-        let seen = state.tokens + tokens.dims()[1];
+        let [batch, count] = tokens.dims();
+        if batch == 0 || count == 0 {
+            let [_, vocab_size] = self.lm_head.weight.dims();
+            let logits = Tensor::zeros([batch, count, vocab_size], &tokens.device());
+            return (logits, state);
+        }
+        let seen = state.tokens + count;
         let embedding = self.embed_tokens.forward(tokens);
         let mut stream = ResidualStream::start(self.attn_res.as_ref(), embedding);
         let layers = self
@@ -86,7 +93,7 @@ pub struct DecoderLayer {
 
 impl DecoderLayer {
     /// Runs both sub-layers on the stream and returns the attention's new state.
-    pub fn forward(
+    pub(crate) fn forward(
         &self,
         stream: &mut ResidualStream<'_>,
         state: Option<LayerState>,

@@ -12,5 +12,5 @@ pub use burn_kimi_linear::{AttentionKind, AttentionPlan, ForgetGate};
 pub use config::{ConfigError, DecoderConfig};
 pub use decoder::{Decoder, DecoderLayer};
 pub use device::{DeviceError, DeviceName};
-pub use residual::{ParseResidualSchemeError, ResidualScheme, ResidualStream};
-pub use state::{DecoderState, LayerState};
+pub use residual::{ParseResidualSchemeError, ResidualScheme};
+pub use state::DecoderState;

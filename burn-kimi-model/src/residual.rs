@@ -74,7 +74,7 @@ impl ResidualScheme {
 }
 
 /// What flows past the sub-layers during one pass: each reads its input here and writes its output back.
-pub enum ResidualStream<'a> {
+pub(crate) enum ResidualStream<'a> {
     /// The running sum.
     Sum(Tensor<3>),
     /// The outputs kept for attention over depth.
@@ -83,7 +83,7 @@ pub enum ResidualStream<'a> {
 
 impl<'a> ResidualStream<'a> {
     /// Starts a pass with the embedding, `[B, T, hidden_size]`: a plain sum without `attn_res`.
-    pub fn start(attn_res: Option<&'a AttnRes>, embedding: Tensor<3>) -> Self {
+    pub(crate) fn start(attn_res: Option<&'a AttnRes>, embedding: Tensor<3>) -> Self {
         match attn_res {
             None => Self::Sum(embedding),
             Some(attn_res) => Self::Depth(attn_res, attn_res.start(embedding)),
@@ -91,7 +91,7 @@ impl<'a> ResidualStream<'a> {
     }
 
     /// The input of the next sub-layer, `[B, T, hidden_size]`, before its norm.
-    pub fn read(&mut self) -> Tensor<3> {
+    pub(crate) fn read(&mut self) -> Tensor<3> {
         match self {
             Self::Sum(sum) => sum.clone(),
             Self::Depth(attn_res, state) => state.read(attn_res),
@@ -99,7 +99,7 @@ impl<'a> ResidualStream<'a> {
     }
 
     /// Takes the output of the sub-layer that was just read for.
-    pub fn write(&mut self, output: Tensor<3>) {
+    pub(crate) fn write(&mut self, output: Tensor<3>) {
         match self {
             Self::Sum(sum) => *sum = sum.clone() + output,
             Self::Depth(_, state) => state.write(output),
@@ -107,7 +107,7 @@ impl<'a> ResidualStream<'a> {
     }
 
     /// The output of the whole stack, `[B, T, hidden_size]`, before the last norm.
-    pub fn finish(self) -> Tensor<3> {
+    pub(crate) fn finish(self) -> Tensor<3> {
         match self {
             Self::Sum(sum) => sum,
             Self::Depth(attn_res, state) => state.finish(attn_res),

@@ -3,7 +3,7 @@ use burn_kimi_linear::{KimiDeltaAttentionState, MultiHeadLatentAttentionState};
 /// What one layer remembers of the tokens before.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant)] // A handful of tensor handles either way.
-pub enum LayerState {
+pub(crate) enum LayerState {
     /// Memory matrices and convolution windows: constant in size.
     Kda(KimiDeltaAttentionState),
     /// Latents: one row a token.

@@ -1,8 +1,8 @@
 //! Burn's AdamW as the optimizer of everything that is not a hidden matrix.
 
 use burn::optim::{
-    AdamW, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer, RecordState, StateSink,
-    StateSource,
+    AdamW, AdamWConfig, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer, RecordState,
+    StateSink, StateSource,
 };
 use burn::tensor::{Device, Tensor, TensorData};
 use burn_pack::Scalar;
@@ -16,12 +16,21 @@ use crate::precision::working_dtype;
 /// The arithmetic itself is Burn's.
 #[derive(Clone)]
 pub(crate) struct AuxiliaryAdamW {
+    config: AdamWConfig,
     inner: AdamW,
 }
 
 impl AuxiliaryAdamW {
-    pub(crate) fn new(inner: AdamW) -> Self {
-        Self { inner }
+    pub(crate) fn new(config: AdamWConfig) -> Self {
+        Self {
+            inner: config.build(),
+            config,
+        }
+    }
+
+    /// The same optimizer with another weight decay.
+    pub(crate) fn with_weight_decay(&self, weight_decay: f32) -> Self {
+        Self::new(self.config.clone().with_weight_decay(weight_decay))
     }
 }
 

@@ -9,12 +9,12 @@ use crate::error::PlanError;
 use crate::fused::MuonClip;
 use crate::muon::{Muon, MuonConfig};
 use crate::newton_schulz::NewtonSchulzConfig;
-use crate::routing::{ParamPlan, Route, RouteOverride};
+use crate::routing::{self, ParamPlan, Route, RouteOverride, WeightDecayOverride, Wishes};
 
 /// Configuration of MuonClip: Muon for hidden matrices, AdamW for everything else.
 ///
 /// The defaults are those of Kimi K2 ([arXiv:2507.20534](https://arxiv.org/abs/2507.20534)): momentum 0.95,
-/// weight decay 0.1 everywhere, AdamW betas 0.9 and 0.95. They differ from Burn's `AdamWConfig` (weight
+/// weight decay 0.1, AdamW betas 0.9 and 0.95. They differ from Burn's `AdamWConfig` (weight
 /// decay 1e-4, second beta 0.999, epsilon 1e-5): set the weight decay explicitly to compare the two. The
 /// learning rate is the one AdamW would use.
 ///
@@ -46,7 +46,9 @@ pub struct MuonClipConfig {
     /// Root mean square of a full-rank Muon update before the learning rate.
     #[config(default = 0.2)]
     pub update_rms: f64,
-    /// Decoupled weight decay of all parameters, multiplied by the learning rate.
+    /// Decoupled weight decay, multiplied by the learning rate: of all parameters, norm gains and biases
+    /// included, except the few that the [routing rules](crate::routing) leave without and those in
+    /// [`weight_decay_overrides`](Self::weight_decay_overrides).
     #[config(default = 0.1)]
     pub weight_decay: f32,
     /// First beta of AdamW.
@@ -65,6 +67,10 @@ pub struct MuonClipConfig {
     /// [`with_muon`](Self::with_muon) and [`with_adamw`](Self::with_adamw).
     #[config(default = "Vec::new()")]
     pub overrides: Vec<RouteOverride>,
+    /// Parameters whose weight decay the user chose, in order: the last match decides. Usually filled by
+    /// [`with_group_weight_decay`](Self::with_group_weight_decay).
+    #[config(default = "Vec::new()")]
+    pub weight_decay_overrides: Vec<WeightDecayOverride>,
 }
 
 impl MuonClipConfig {
@@ -78,21 +84,54 @@ impl MuonClipConfig {
         self.with_route(group, Route::AdamW)
     }
 
+    /// Trains the parameters of `group` with this weight decay, whichever optimizer has them; 0 for none.
+    ///
+    /// ```
+    /// use burn::module::ParamGroup;
+    /// use burn_muonclip::MuonClipConfig;
+    ///
+    /// let config = MuonClipConfig::new()
+    ///     .with_weight_decay(0.1)
+    ///     .with_group_weight_decay(ParamGroup::from_path("embedding.weight"), 0.01)
+    ///     // What the names `AttnRes`, `a_log` and `dt_bias` do by default, for modules that have others:
+    ///     .with_group_weight_decay(
+    ///         ParamGroup::from_any_regexes(vec![r"reads\.\d+\.(query|gamma)$", r"\b(a_log|dt_bias)$"]).unwrap(),
+    ///         0.0,
+    ///     );
+    /// # assert_eq!(config.weight_decay_overrides.len(), 2);
+    /// ```
+    pub fn with_group_weight_decay(mut self, group: ParamGroup, weight_decay: f32) -> Self {
+        self.weight_decay_overrides.push(WeightDecayOverride {
+            group,
+            weight_decay,
+        });
+        self
+    }
+
     fn with_route(mut self, group: ParamGroup, route: Route) -> Self {
         self.overrides.push(RouteOverride { group, route });
         self
     }
 
-    /// Which optimizer would train which parameter of `module`.
+    /// Which optimizer would train which parameter of `module`, and with which weight decay. Initialises no
+    /// parameter.
     ///
     /// # Errors
     /// [`PlanError`] if an override cannot be followed.
     pub fn plan<M: Module>(&self, module: &M) -> Result<ParamPlan, PlanError> {
-        ParamPlan::new(module, &self.overrides)
+        routing::plan(
+            module,
+            Wishes {
+                routes: &self.overrides,
+                weight_decay: self.weight_decay,
+                weight_decays: &self.weight_decay_overrides,
+            },
+        )
     }
 
-    /// Builds Burn's own [`ModuleOptimizer`], which a `Learner` takes: AdamW as the base, and Muon for the
-    /// hidden matrices of `module`, routed by path.
+    /// Builds Burn's own [`ModuleOptimizer`], which a `Learner` takes: AdamW as the base, and groups by
+    /// path for the hidden matrices of `module`, which Muon trains, and for parameters with a weight decay of
+    /// their own.
     ///
     /// A `ModuleOptimizer` sees one parameter at a time. Of parameters that share an id it updates only the
     /// first, which a warning reports; it does not skip steps, and regrouping between saving and loading
@@ -113,11 +152,18 @@ impl MuonClipConfig {
                  use MuonClipConfig::init_fused"
             );
         }
-        let optimizer = ModuleOptimizer::from(self.adamw());
-        match plan.paths(Route::Muon) {
-            paths if paths.is_empty() => optimizer,
-            paths => optimizer.with_group(ParamGroup::from_paths(paths), self.muon(), None),
+        let mut optimizer = ModuleOptimizer::from(self.adamw());
+        for (weight_decay, paths) in plan.by_weight_decay(Route::AdamW) {
+            if weight_decay != self.weight_decay {
+                let adamw = self.adamw().with_weight_decay(weight_decay);
+                optimizer = optimizer.with_group(ParamGroup::from_paths(paths), adamw, None);
+            }
         }
+        for (weight_decay, paths) in plan.by_weight_decay(Route::Muon) {
+            let muon = self.muon(weight_decay);
+            optimizer = optimizer.with_group(ParamGroup::from_paths(paths), muon, None);
+        }
+        optimizer
     }
 
     /// Builds [`MuonClip`], which sees the whole module in every step.
@@ -134,7 +180,7 @@ impl MuonClipConfig {
         }
         MuonClip::new(
             self.checked_plan(module),
-            self.muon(),
+            self.muon(self.weight_decay),
             self.adamw(),
             self.max_grad_norm,
         )
@@ -150,25 +196,32 @@ impl MuonClipConfig {
                 self.overrides[*i]
             );
         }
+        for i in plan.unmatched_weight_decays() {
+            log::warn!(
+                "weight decay override {i} of MuonClipConfig matches no parameter: {:?}",
+                self.weight_decay_overrides[*i]
+            );
+        }
         plan
     }
 
-    fn muon(&self) -> Muon {
+    fn muon(&self, weight_decay: f32) -> Muon {
         MuonConfig::new()
             .with_momentum(self.momentum)
             .with_nesterov(self.nesterov)
             .with_newton_schulz(self.newton_schulz.clone())
             .with_update_rms(self.update_rms)
-            .with_weight_decay(self.weight_decay)
+            .with_weight_decay(weight_decay)
             .build()
     }
 
     fn adamw(&self) -> AuxiliaryAdamW {
-        let config = AdamWConfig::new()
-            .with_beta_1(self.beta_1)
-            .with_beta_2(self.beta_2)
-            .with_epsilon(self.epsilon)
-            .with_weight_decay(self.weight_decay);
-        AuxiliaryAdamW::new(config.build())
+        AuxiliaryAdamW::new(
+            AdamWConfig::new()
+                .with_beta_1(self.beta_1)
+                .with_beta_2(self.beta_2)
+                .with_epsilon(self.epsilon)
+                .with_weight_decay(self.weight_decay),
+        )
     }
 }

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod adamw;
 mod config;
@@ -15,4 +16,4 @@ pub use fused::{GroupSummary, MuonClip, StepOutcome, StepReport, Summary};
 pub use muon::{Muon, MuonConfig, MuonState};
 pub use newton_schulz::{NewtonSchulzConfig, STANDARD_COEFFICIENTS, newton_schulz};
 #[doc(no_inline)]
-pub use routing::{ParamEntry, ParamPlan, Reason, Route, RouteOverride};
+pub use routing::{ParamEntry, ParamPlan, Reason, Route, RouteOverride, WeightDecayOverride};

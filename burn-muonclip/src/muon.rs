@@ -119,11 +119,14 @@ impl Muon {
     }
 
     /// Moves `weight` by the orthogonalised direction `update`, of the same shape `[.., n, m]`.
+    ///
+    /// The weight decay is the parameter's own, which need not be that of the configuration.
     pub(crate) fn apply<const D: usize>(
         &self,
         weight: Tensor<D>,
         update: Tensor<D>,
         lr: LearningRate,
+        weight_decay: f32,
     ) -> Tensor<D> {
         // Arithmetic with a zero learning rate would still turn -0 into 0.
         if lr == 0.0 {
@@ -132,7 +135,7 @@ impl Muon {
         let dims = weight.dims();
         let longest = dims[D.saturating_sub(2)..].iter().max().copied();
         let scale = self.config.update_rms * (longest.unwrap_or(0) as f64).sqrt();
-        let decay = lr * f64::from(self.config.weight_decay);
+        let decay = lr * f64::from(weight_decay);
         let dtype = weight.dtype();
         let weight = weight.cast(working_dtype(dtype));
         (weight.mul_scalar(1.0 - decay) - update.mul_scalar(lr * scale)).cast(dtype)
@@ -160,7 +163,7 @@ impl Optimizer for Muon {
         let grad = to_working(grad);
         let (direction, momentum_buffer) = self.accumulate(grad, state.map(|s| s.momentum_buffer));
         let update = self.orthogonalize(direction.reshape(stack)).reshape(shape);
-        let tensor = self.apply(tensor, update, lr);
+        let tensor = self.apply(tensor, update, lr, self.config.weight_decay);
         (tensor, Some(MuonState { momentum_buffer }))
     }
 

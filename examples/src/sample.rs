@@ -5,6 +5,8 @@ use burn_kimi_model::Decoder;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::train::Interrupt;
+
 /// How the next byte is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
@@ -16,20 +18,26 @@ pub struct Sampling {
     pub seed: u64,
 }
 
-/// Continues `prompt` and returns the added bytes.
+/// Continues `prompt` and returns the added bytes: fewer than asked for if `interrupt` is requested meanwhile.
 ///
 /// The prompt is read in one pass, then every byte in one step from the model's state, so the cost of a step
 /// does not grow with a quadratic of the text so far. `model` must be without autodiff and on `device`.
 ///
 /// # Panics
 /// If `prompt` is empty.
-pub fn sample(model: &Decoder, prompt: &[u8], sampling: &Sampling, device: &Device) -> Vec<u8> {
+pub fn sample(
+    model: &Decoder,
+    prompt: &[u8],
+    sampling: &Sampling,
+    device: &Device,
+    interrupt: &Interrupt,
+) -> Vec<u8> {
     assert!(!prompt.is_empty(), "prompt must hold at least one byte");
     let mut rng = StdRng::seed_from_u64(sampling.seed);
     let mut state = model.init_state();
     let mut input = prompt.to_vec();
-    let mut text = Vec::with_capacity(sampling.length);
-    while text.len() < sampling.length {
+    let mut text = Vec::new();
+    while text.len() < sampling.length && !interrupt.requested() {
         let (logits, next_state) = model.forward_with_state(tokens(&input, device), state);
         state = next_state;
         let [_, length, vocabulary] = logits.dims();

@@ -30,7 +30,10 @@ use burn_kimi_model::Decoder;
 use burn_muonclip::MuonClipConfig;
 
 use crate::text::{Batch, evaluation_windows, load_and_split};
-use crate::train::{ModelSettings, OptimizerKind, TrainError, cross_entropy, decoder_config};
+use crate::train::{
+    ModelSettings, OptimizerKind, TrainError, check_batch, check_count, check_fraction,
+    check_learning_rate, cross_entropy, decoder_config,
+};
 use burn_kimi_model::DeviceName;
 
 /// The flags of the program.
@@ -72,6 +75,21 @@ pub struct SupervisedSettings {
     /// Folder for Burn's logs and checkpoints
     #[arg(long, default_value = "runs/supervised", value_name = "DIR")]
     pub out: PathBuf,
+}
+
+impl SupervisedSettings {
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// [`TrainError::Setting`] naming the flag, what was given and what is wanted.
+    pub fn validate(&self) -> Result<(), TrainError> {
+        self.model.validate()?;
+        check_batch(self.batch, self.seq_len)?;
+        check_count("epochs", self.epochs, usize::MAX)?;
+        check_count("windows", self.windows, usize::MAX)?;
+        check_learning_rate(self.lr)?;
+        check_fraction("weight-decay", self.weight_decay.into())
+    }
 }
 
 /// A decoder with the steps that Burn's loop asks for.
@@ -122,17 +140,21 @@ impl Batcher<Vec<u8>, Batch> for WindowBatcher {
 /// Trains as the settings say.
 ///
 /// # Errors
-/// [`TrainError`] if the text, the device, the model or the learning rate cannot be used. What happens during
-/// training is in the result.
+/// [`TrainError`] if a setting, the text, the device or the model cannot be used. What happens during training is
+/// in the result.
 pub fn train(settings: &SupervisedSettings) -> Result<LearningResult<LanguageModel>, TrainError> {
+    settings.validate()?;
+    let decoder = decoder_config(&settings.model)?;
     let device = settings.device.open()?.autodiff();
     let (train_loader, valid_loader) = data_loaders(settings)?;
     device.seed(settings.seed);
     let model = LanguageModel {
-        decoder: decoder_config(&settings.model)?.init(&device),
+        decoder: decoder.init(&device),
     };
     let optimizer = optimizer(settings, &model);
-    let steps = settings.epochs * settings.windows.div_ceil(settings.batch);
+    // A short text has fewer windows than were asked for.
+    let batches = train_loader.num_items().div_ceil(settings.batch);
+    let steps = settings.epochs.saturating_mul(batches);
     let schedule = CosineAnnealingLrSchedulerConfig::new(settings.lr, steps)
         .init()
         .map_err(|reason| TrainError::Setting { flag: "lr", reason })?;
@@ -164,7 +186,8 @@ type Loader = Arc<dyn DataLoader<Batch>>;
 fn data_loaders(settings: &SupervisedSettings) -> Result<(Loader, Loader), TrainError> {
     let (_, split) = load_and_split(settings.text.as_deref(), settings.seq_len)?;
     let loader = |text: &[u8], windows: usize, shuffle: Option<u64>| -> Loader {
-        let windows = evaluation_windows(text, settings.seq_len, windows * settings.seq_len);
+        let tokens = windows.saturating_mul(settings.seq_len);
+        let windows = evaluation_windows(text, settings.seq_len, tokens);
         let windows = windows.into_iter().map(<[u8]>::to_vec).collect();
         let builder = DataLoaderBuilder::new(WindowBatcher).batch_size(settings.batch);
         match shuffle {

@@ -15,8 +15,8 @@
 
 use burn::tensor::Tensor;
 
-use super::decay::DecayPlan;
-use super::function::KdaInput;
+use super::decay::{Decay, Level};
+use super::input::KdaInput;
 
 /// `[chunks, B * HV, ..]`: chunks lead, so that the walk over them takes contiguous views.
 type Chunks = Tensor<4>;
@@ -41,19 +41,29 @@ pub(super) fn chunked(input: KdaInput, chunk_size: usize) -> (Tensor<4>, Tensor<
     let g = to_chunks(g, chunk_size);
     let beta = to_chunks(beta.unsqueeze_dim(3), chunk_size);
 
-    let plan = DecayPlan::new(chunk_size, &v.device(), v.dtype());
-    let within = within_chunks(&q, &k, &g, &beta, &plan);
-
-    let edges = plan.edges.unsqueeze::<4>().matmul(g).exp();
-    let from_start = edges.clone().narrow(2, 0, chunk_size);
-    let to_end = edges.narrow(2, chunk_size, chunk_size);
+    let [chunks, ..] = k.dims();
+    let merged = |x: &Chunks, width| x.clone().reshape([chunks * rows, chunk_size, width]);
+    let by_chunk = |x: Tensor<3>| {
+        let [_, size, width] = x.dims();
+        x.reshape([chunks, rows, size, width])
+    };
+    let decay = Decay::new(merged(&g, key_dim));
+    let from_start = by_chunk(decay.from_start.exp());
+    let to_end = by_chunk(decay.to_end.exp());
     let whole = from_start
         .clone()
         .narrow(2, chunk_size - 1, 1)
         .swap_dims(2, 3);
 
-    let written = within.solve.clone().matmul(v * beta.clone());
-    let read_back = within.solve.matmul(k.clone() * from_start.clone() * beta);
+    let within = Within::new(
+        merged(&q, key_dim),
+        merged(&k, key_dim),
+        merged(&beta, 1),
+        decay.levels,
+    );
+    let solve = by_chunk(within.solve);
+    let written = solve.clone().matmul(v * beta.clone());
+    let read_back = solve.matmul(k.clone() * from_start.clone() * beta);
     let walk = Walk {
         reads: Tensor::cat(vec![read_back, q * from_start], 2),
         written,
@@ -63,7 +73,7 @@ pub(super) fn chunked(input: KdaInput, chunk_size: usize) -> (Tensor<4>, Tensor<
     let state = state.reshape([rows, key_dim, value_dim]);
     let (from_state, updates, state) = walk.run(state);
 
-    let o = from_state + within.queries.matmul(updates);
+    let o = from_state + by_chunk(within.queries).matmul(updates);
     (
         from_chunks(o, [batch, tokens, heads, value_dim]),
         state.reshape([batch, heads, key_dim, value_dim]),
@@ -72,56 +82,47 @@ pub(super) fn chunked(input: KdaInput, chunk_size: usize) -> (Tensor<4>, Tensor<
 
 /// What the tokens of a chunk are to each other.
 struct Within {
-    /// `B`, `[chunks, B * HV, C, C]`.
-    queries: Chunks,
-    /// `T`, `[chunks, B * HV, C, C]`.
-    solve: Chunks,
+    /// `B`, `[N, C, C]`.
+    queries: Tensor<3>,
+    /// `T`, `[N, C, C]`.
+    solve: Tensor<3>,
 }
 
-fn within_chunks(q: &Chunks, k: &Chunks, g: &Chunks, beta: &Chunks, plan: &DecayPlan) -> Within {
-    let [chunks, rows, size, key_dim] = k.dims();
-    let [levels, _, _] = plan.pairs.dims();
-    let by_level = |x: Tensor<4>| x.reshape([chunks * rows, levels, size, key_dim]);
-    let all_levels = |x: &Chunks| x.clone().reshape([chunks * rows, 1, size, key_dim]);
-
-    let decay = by_level(
-        plan.factors
-            .clone()
-            .unsqueeze::<4>()
-            .matmul(g.clone())
-            .exp(),
-    );
-    let decayed_k = all_levels(k) * decay.clone();
-    let decayed_q = all_levels(q) * decay;
-    let columns = decayed_k.clone().swap_dims(2, 3);
-    let pairs = plan.pairs.clone().unsqueeze::<4>();
-    let identity = plan.identity.clone().unsqueeze::<4>();
-    let per_chunk = |x: Tensor<4>| x.reshape([chunks, rows, size, size]);
-
-    let earlier = decayed_q.matmul(columns.clone()) * pairs.clone();
-    let own = (q.clone() * k.clone()).sum_dim(3) * identity.clone();
-    let queries = per_chunk(earlier.sum_dim(1)) + own;
-
-    let beta = beta.clone().reshape([chunks * rows, 1, size, 1]);
-    let lower = decayed_k.matmul(columns) * pairs * beta;
-    let solve = per_chunk(invert_unit_lower(lower, identity));
-    Within { queries, solve }
-}
-
-/// `(I + L)^-1` of a unit lower triangular matrix whose strict part `L` is given by levels, `[N, levels, C, C]`.
-///
-/// With `T` the inverse of the diagonal blocks of one size and `L_l` the part that joins two of them, the inverse of the
-/// blocks twice as large is `T - T L_l T`: block-wise substitution, as stable as the row-wise one.
-fn invert_unit_lower(lower: Tensor<4>, identity: Tensor<4>) -> Tensor<4> {
-    let [_, levels, _, _] = lower.dims();
-    (0..levels).fold(identity, |inverse, level| {
-        let joining = lower.clone().narrow(1, level, 1);
-        if level == 0 {
-            return inverse - joining;
-        }
-        let correction = inverse.clone().matmul(joining).matmul(inverse.clone());
-        inverse - correction
-    })
+impl Within {
+    /// `q` and `k` are `[N, C, K]`, `beta` is `[N, C, 1]`; the levels are those of [`Decay`], smallest blocks first.
+    ///
+    /// With `T` the inverse of the diagonal blocks of one size and `L` the part of `Diag(beta) A` that joins two of them, the inverse
+    /// of the blocks twice as large is `T - T L T`: block-wise substitution, as stable as the row-wise one.
+    fn new(q: Tensor<3>, k: Tensor<3>, beta: Tensor<3>, levels: Vec<Level>) -> Self {
+        let [_, size, _] = k.dims();
+        let identity = Tensor::<2>::eye(size, &k.device()).cast(k.dtype());
+        let identity = identity.unsqueeze::<3>();
+        let own = (q.clone() * k.clone()).sum_dim(2) * identity.clone();
+        let unsolved = Self {
+            queries: own,
+            solve: identity,
+        };
+        levels
+            .into_iter()
+            .enumerate()
+            .fold(unsolved, |within, (at, level)| {
+                let decay = level.exponents.exp();
+                let decayed_q = q.clone() * decay.clone();
+                let decayed_k = k.clone() * decay;
+                let columns = decayed_k.clone().swap_dims(1, 2);
+                let queries = decayed_q.matmul(columns.clone()) * level.pairs.clone();
+                let joining = decayed_k.matmul(columns) * level.pairs * beta.clone();
+                let solve = within.solve;
+                let correction = match at {
+                    0 => joining, // The blocks are single tokens, and their inverse is the identity.
+                    _ => solve.clone().matmul(joining).matmul(solve.clone()),
+                };
+                Self {
+                    queries: within.queries + queries,
+                    solve: solve - correction,
+                }
+            })
+    }
 }
 
 /// The part that depends on the state, and so goes from chunk to chunk.

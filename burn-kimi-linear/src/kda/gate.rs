@@ -1,5 +1,7 @@
-use burn::tensor::{DType, Tensor, activation::sigmoid, assert_shape};
+use burn::tensor::{Tensor, activation::sigmoid, assert_shape};
 use serde::{Deserialize, Serialize};
+
+use crate::precision::compute_dtype;
 
 /// How a projection becomes the logarithm of the decay. The two are different functions, not one and its clamp:
 /// which one a checkpoint was trained with is part of the checkpoint.
@@ -31,10 +33,7 @@ pub fn kda_gate(
 ) -> Tensor<4> {
     let [_, _, heads, key_dim] = x.dims();
     assert_shape!(dt_bias, [heads, key_dim]);
-    let dtype = match x.dtype() {
-        DType::F64 => DType::F64,
-        _ => DType::F32,
-    };
+    let dtype = compute_dtype(x.dtype());
     let x = x.cast(dtype) + dt_bias.cast(dtype).unsqueeze();
     let rate = a_log.map(|a_log| {
         assert_shape!(a_log, [heads]);

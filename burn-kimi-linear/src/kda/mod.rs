@@ -26,6 +26,7 @@ mod chunked;
 mod decay;
 mod function;
 mod gate;
+mod input;
 mod reference;
 mod state;
 

@@ -1,6 +1,6 @@
 use burn::tensor::Tensor;
 
-use super::function::KdaInput;
+use super::input::KdaInput;
 use super::{KdaOptions, KdaState};
 
 /// KDA by its definition, one token after the other.
@@ -22,7 +22,11 @@ pub fn kda_reference(
     (o.cast(dtype), KdaState::from_key_value(state))
 }
 
+/// The output, `[B, T, HV, V]`, and the state after it.
 pub(super) fn recurrent(input: KdaInput) -> (Tensor<4>, Tensor<4>) {
+    if input.is_empty() {
+        return (input.v, input.state);
+    }
     let KdaInput {
         q,
         k,
@@ -34,9 +38,6 @@ pub(super) fn recurrent(input: KdaInput) -> (Tensor<4>, Tensor<4>) {
     } = input;
     let [batch, tokens, heads, key_dim] = k.dims();
     let [_, _, _, value_dim] = v.dims();
-    if batch == 0 || tokens == 0 {
-        return (v, state);
-    }
     let row = |x: &Tensor<4>, t: usize| x.clone().narrow(1, t, 1).swap_dims(1, 2);
 
     let outputs = (0..tokens)

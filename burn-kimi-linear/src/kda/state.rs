@@ -42,9 +42,4 @@ impl KdaState {
     pub fn dims(&self) -> [usize; 4] {
         self.key_value.dims()
     }
-
-    /// The same memory, outside of the autodiff graph.
-    pub fn detach(self) -> Self {
-        Self::from_key_value(self.key_value.detach())
-    }
 }

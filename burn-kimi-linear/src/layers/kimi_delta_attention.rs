@@ -2,15 +2,15 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{
-    DType, Device, Distribution, Tensor,
+    Device, Distribution, Tensor,
     activation::{sigmoid, silu},
     assert_shape,
 };
 
-use super::{
-    GatedRmsNorm, GatedRmsNormConfig, ShortConvolution, ShortConvolutionConfig, projection,
-};
+use super::projection::projection;
+use super::{GatedRmsNorm, GatedRmsNormConfig, ShortConvolution, ShortConvolutionConfig};
 use crate::kda::{ForgetGate, KdaOptions, KdaState, kda, kda_gate};
+use crate::precision::compute_dtype;
 
 /// Settings of a [`KimiDeltaAttention`] layer.
 #[derive(Config, Debug)]
@@ -92,7 +92,7 @@ impl KimiDeltaAttentionConfig {
 
 /// A layer of Kimi Delta Attention: short convolutions, gates, the [`kda`] operator, and a gated norm.
 ///
-/// Fields are named as the tensors of the released Kimi Linear checkpoint.
+/// Projections are fields under the names of the released Kimi Linear tensors.
 #[derive(Module, Debug)]
 pub struct KimiDeltaAttention {
     /// `[d_model, H * K]`.
@@ -170,6 +170,11 @@ impl KimiDeltaAttention {
         let gates = [batch, tokens, value_heads, key_dim];
         let values = [batch, tokens, value_heads, value_dim];
 
+        if batch == 0 || tokens == 0 {
+            // Nothing attends to nothing; Flex 0.22.1 reads out of bounds when it multiplies an empty batch by a weight.
+            let state = state.unwrap_or_else(|| self.init_state(batch, &x));
+            return (x, state);
+        }
         let (memory, windows) = match state {
             Some(state) => (Some(state.memory), state.windows.map(Some)),
             None => (None, [None, None, None]),
@@ -215,15 +220,29 @@ impl KimiDeltaAttention {
     }
 }
 
+impl KimiDeltaAttention {
+    /// The state before the first token, for inputs like `x`.
+    fn init_state(&self, batch: usize, x: &Tensor<3>) -> KimiDeltaAttentionState {
+        let [value_heads, key_dim] = self.dt_bias.dims();
+        let [_, value_width] = self.v_proj.weight.dims();
+        let dims = [batch, value_heads, key_dim, value_width / value_heads];
+        let window = |convolution: &ShortConvolution| {
+            let [channels, _, kernel_size] = convolution.weight.dims();
+            let shape = [batch, kernel_size - 1, channels];
+            Tensor::zeros(shape, (&x.device(), x.dtype()))
+        };
+        KimiDeltaAttentionState {
+            memory: KdaState::zeros(dims, &x.device()),
+            windows: [&self.q_conv1d, &self.k_conv1d, &self.v_conv1d].map(window),
+        }
+    }
+}
+
 /// `x / sqrt(sum(x^2) + 1e-6)` over the last axis: the epsilon is added to the sum, not to the norm.
 fn unit_length(x: Tensor<4>) -> Tensor<4> {
     const EPSILON: f64 = 1e-6;
     let dtype = x.dtype();
-    let wide = match dtype {
-        DType::F64 => DType::F64,
-        _ => DType::F32,
-    };
-    let x = x.cast(wide);
+    let x = x.cast(compute_dtype(dtype));
     let length = (x.clone().square().sum_dim(3) + EPSILON).sqrt();
     (x / length).cast(dtype)
 }
@@ -239,9 +258,7 @@ fn initial_a_log(heads: usize, gate: ForgetGate, device: &Device) -> Param<Tenso
 fn initial_dt_bias(heads: usize, key_dim: usize, device: &Device) -> Param<Tensor<2>> {
     let (shortest, longest) = (0.001f64, 0.1f64);
     let exponent = Distribution::Uniform(shortest.ln(), longest.ln());
-    let step = Tensor::<2>::random([heads, key_dim], exponent, device)
-        .exp()
-        .clamp_min(1e-4);
+    let step = Tensor::<2>::random([heads, key_dim], exponent, device).exp();
     let inverse_softplus = step.clone() + (-(-step).exp() + 1.0).log();
     Param::from_tensor(inverse_softplus)
 }

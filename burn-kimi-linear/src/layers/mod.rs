@@ -3,6 +3,7 @@
 mod gated_rms_norm;
 mod kimi_delta_attention;
 mod multi_head_latent_attention;
+mod projection;
 mod short_convolution;
 
 pub use gated_rms_norm::{GatedRmsNorm, GatedRmsNormConfig};
@@ -13,13 +14,3 @@ pub use multi_head_latent_attention::{
     MultiHeadLatentAttention, MultiHeadLatentAttentionConfig, MultiHeadLatentAttentionState,
 };
 pub use short_convolution::{ShortConvolution, ShortConvolutionConfig};
-
-use burn::nn::{Linear, LinearConfig};
-use burn::tensor::Device;
-
-/// Every projection of these layers is without bias, as in the released checkpoints.
-fn projection(d_input: usize, d_output: usize, device: &Device) -> Linear {
-    LinearConfig::new(d_input, d_output)
-        .with_bias(false)
-        .init(device)
-}

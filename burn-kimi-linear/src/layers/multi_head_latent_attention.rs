@@ -1,9 +1,10 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::nn::{Linear, RmsNorm, RmsNormConfig};
-use burn::tensor::{Bool, DType, Device, Tensor, activation::softmax, assert_shape};
+use burn::tensor::{Bool, Device, Tensor, activation::softmax, assert_shape};
 
-use super::projection;
+use super::projection::projection;
+use crate::precision::compute_dtype;
 
 /// Settings of a [`MultiHeadLatentAttention`] layer.
 #[derive(Config, Debug)]
@@ -50,8 +51,8 @@ impl MultiHeadLatentAttentionConfig {
 
 /// Multi-head latent attention without positional encoding (MLA NoPE), causal.
 ///
-/// Keys and values of all heads are made from one latent vector a token, which is all that has to be remembered. Fields are
-/// named as the tensors of the released checkpoints. Source: DeepSeek-V2, arXiv 2405.04434; without rotary embedding as in
+/// Keys and values of all heads are made from one latent vector a token, which is all that has to be remembered. Projections
+/// are fields under the names of the released tensors. Source: DeepSeek-V2, arXiv 2405.04434; without rotary embedding as in
 /// Kimi Linear, arXiv 2510.26692.
 #[derive(Module, Debug)]
 pub struct MultiHeadLatentAttention {
@@ -83,6 +84,19 @@ impl MultiHeadLatentAttentionState {
     pub fn tokens(&self) -> usize {
         self.latent.dims()[1]
     }
+
+    /// These tokens behind those of `past`.
+    fn after(self, past: Option<Self>) -> Self {
+        let Some(past) = past else { return self };
+        let [batch, _, latent_dim] = self.latent.dims();
+        let past_tokens = past.tokens();
+        let past_latent = past.latent;
+        assert_shape!(past_latent, [batch, past_tokens, latent_dim]);
+        Self {
+            latent: Tensor::cat(vec![past_latent, self.latent], 1),
+            shared_key: Tensor::cat(vec![past.shared_key, self.shared_key], 1),
+        }
+    }
 }
 
 impl MultiHeadLatentAttention {
@@ -95,15 +109,15 @@ impl MultiHeadLatentAttention {
         self.forward_with_state(x, None).0
     }
 
-    /// Continues from `state`, or starts anew without one, and returns the state after `x`.
+    /// Continues from `past`, or starts anew without one, and returns the state after `x`.
     ///
     /// # Panics
     ///
-    /// If the last axis of `x` is not `d_model`, or `state` belongs to another batch.
+    /// If the last axis of `x` is not `d_model`, or `past` belongs to another batch.
     pub fn forward_with_state(
         &self,
         x: Tensor<3>,
-        state: Option<MultiHeadLatentAttentionState>,
+        past: Option<MultiHeadLatentAttentionState>,
     ) -> (Tensor<3>, MultiHeadLatentAttentionState) {
         let [batch, tokens, _] = x.dims();
         let [d_model, query_width] = self.q_proj.weight.dims();
@@ -112,27 +126,27 @@ impl MultiHeadLatentAttention {
         let heads = self.num_heads;
         let query_dim = query_width / heads;
 
+        let shared_dim = query_dim - self.qk_nope_head_dim;
+        if batch == 0 || tokens == 0 {
+            // Nothing attends to nothing; Flex 0.22.1 reads out of bounds when it multiplies an empty batch by a weight.
+            let none = |width| Tensor::zeros([batch, tokens, width], (&x.device(), x.dtype()));
+            let state = MultiHeadLatentAttentionState {
+                latent: none(latent_dim),
+                shared_key: none(shared_dim),
+            };
+            return (x, state.after(past));
+        }
+
         let q = self.q_proj.forward(x.clone());
         let q = q.reshape([batch, tokens, heads, query_dim]).swap_dims(1, 2);
 
         let compressed = self.kv_a_proj_with_mqa.forward(x);
-        let shared_dim = query_dim - self.qk_nope_head_dim;
         let latent = compressed.clone().narrow(2, 0, latent_dim);
-        let latent = self.kv_a_layernorm.forward(latent);
-        let shared_key = compressed.slice_dim(2, latent_dim..latent_dim + shared_dim);
-        let state = match state {
-            Some(past) => {
-                let past_tokens = past.tokens();
-                let past_latent = past.latent;
-                assert_shape!(past_latent, [batch, past_tokens, latent_dim]);
-                MultiHeadLatentAttentionState {
-                    latent: Tensor::cat(vec![past_latent, latent], 1),
-                    shared_key: Tensor::cat(vec![past.shared_key, shared_key], 1),
-                }
-            }
-            None => MultiHeadLatentAttentionState { latent, shared_key },
+        let state = MultiHeadLatentAttentionState {
+            latent: self.kv_a_layernorm.forward(latent),
+            shared_key: compressed.slice_dim(2, latent_dim..latent_dim + shared_dim),
         };
-
+        let state = state.after(past);
         let (k, v) = self.keys_and_values(&state);
         let o = causal_attention(q, k, v);
         let width = o.dims()[1] * o.dims()[3];
@@ -173,12 +187,9 @@ fn causal_attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Tensor<4> {
     let [_, _, tokens, dim] = q.dims();
     let [_, _, seen, _] = k.dims();
     let dtype = q.dtype();
-    let wide = match dtype {
-        DType::F64 => DType::F64,
-        _ => DType::F32,
-    };
-    let scores = (q * (dim as f64).powf(-0.5)).matmul(k.swap_dims(2, 3));
-    let scores = scores.cast(wide);
+    let wide = compute_dtype(dtype);
+    let q = q.cast(wide) * (dim as f64).powf(-0.5);
+    let scores = q.matmul(k.cast(wide).swap_dims(2, 3));
     let scores = if tokens > 1 {
         let past = (seen - tokens) as i64;
         let future = Tensor::<2, Bool>::tril_mask([tokens, seen], past, &scores.device());

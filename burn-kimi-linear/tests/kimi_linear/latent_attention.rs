@@ -1,5 +1,5 @@
-use burn::module::Module;
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::{DType, Device, Distribution, Tensor};
 use burn_kimi_linear::{MultiHeadLatentAttention, MultiHeadLatentAttentionConfig};
 
 use crate::closeness::{assert_close, values};
@@ -146,6 +146,41 @@ fn works_without_a_shared_key() {
 fn large_logits_stay_finite() {
     let y = layer().forward(random([1, 5, D_MODEL]) * 1e4);
     assert!(values(y).iter().all(|y| y.is_finite()));
+}
+
+/// Logits beyond the range of `f16` must not pass through it on their way to the softmax.
+#[test]
+fn scores_of_half_precision_inputs_are_f32() {
+    let config = MultiHeadLatentAttentionConfig::new(4, 1, 4, 4, 0, 4);
+    for dtype in [DType::F16, DType::BF16] {
+        let layer = config.init(&Device::flex()).map(&mut Store(dtype));
+        let y = layer.forward(random([1, 5, 4]).cast(dtype) * 2e4);
+        assert_eq!(y.dtype(), dtype);
+        assert!(values(y).iter().all(|y| !y.is_nan()), "{dtype:?}");
+    }
+}
+
+/// Stores every parameter in another dtype.
+struct Store(DType);
+
+impl ModuleMapper for Store {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let (id, value, mapper) = param.consume();
+        Param::from_mapped_value(id, value.cast(self.0), mapper)
+    }
+}
+
+#[test]
+fn nothing_in_gives_nothing_out() {
+    let layer = layer();
+    for shape in [[2, 0, D_MODEL], [0, 4, D_MODEL], [0, 0, D_MODEL]] {
+        let [batch, tokens, _] = shape;
+        let (y, state) = layer.forward_with_state(random(shape), None);
+        assert_eq!(y.dims(), shape);
+        assert_eq!(state.latent.dims(), [batch, tokens, LATENT]);
+        let (_, after) = layer.forward_with_state(random([batch, 3, D_MODEL]), Some(state));
+        assert_eq!(after.tokens(), tokens + 3);
+    }
 }
 
 #[test]

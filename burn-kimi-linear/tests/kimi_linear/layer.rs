@@ -3,6 +3,7 @@ use burn::tensor::{Device, Distribution, Tensor};
 use burn_kimi_linear::{ForgetGate, KimiDeltaAttention, KimiDeltaAttentionConfig};
 
 use crate::closeness::{assert_close, values};
+use crate::layer_oracle::{self, Settings};
 
 const D_MODEL: usize = 12;
 
@@ -21,6 +22,35 @@ fn variants() -> Vec<KimiDeltaAttentionConfig> {
             .with_allow_negative_eigenvalues(true)
             .with_conv_size(2),
     ]
+}
+
+/// The oracle's settings for each of [`variants`].
+fn settings(config: &KimiDeltaAttentionConfig) -> Settings {
+    Settings {
+        heads: config.num_heads,
+        gate: config.gate,
+        max_write: if config.allow_negative_eigenvalues {
+            2.0
+        } else {
+            1.0
+        },
+        norm_epsilon: config.norm_epsilon,
+    }
+}
+
+#[test]
+fn matches_its_equations() {
+    for config in variants() {
+        let layer = config.init(&Device::flex());
+        let x = random([2, 9, D_MODEL]);
+        let got = values(layer.forward(x.clone()));
+        let x = values(x);
+        let want: Vec<f64> = x
+            .chunks(9 * D_MODEL)
+            .flat_map(|x| layer_oracle::layer(&layer, &settings(&config), x, 9))
+            .collect();
+        assert_close(&format!("{config:?}"), &got, &want, 1e-5);
+    }
 }
 
 fn random(shape: [usize; 3]) -> Tensor<3> {
@@ -121,8 +151,20 @@ fn a_saved_layer_loads_the_same() {
 }
 
 #[test]
+fn an_empty_batch_passes_through() {
+    let layer = config().init(&Device::flex());
+    for tokens in [0, 1, 5] {
+        let (y, state) = layer.forward_with_state(random([0, tokens, D_MODEL]), None);
+        assert_eq!(y.dims(), [0, tokens, D_MODEL]);
+        assert_eq!(state.memory.dims(), [0, 2, 4, 4]);
+    }
+}
+
+#[test]
 fn no_tokens_pass_through() {
     let layer = config().init(&Device::flex());
+    let (y, _) = layer.forward_with_state(random([2, 0, D_MODEL]), None);
+    assert_eq!(y.dims(), [2, 0, D_MODEL]);
     let (_, state) = layer.forward_with_state(random([1, 3, D_MODEL]), None);
     let (y, after) = layer.forward_with_state(random([1, 0, D_MODEL]), Some(state.clone()));
     assert_eq!(y.dims(), [1, 0, D_MODEL]);

@@ -3,6 +3,7 @@
 
 mod closeness;
 mod gate;
+mod gated_norm;
 mod kda_cases;
 mod kda_forward;
 mod kda_gradient;
@@ -11,5 +12,6 @@ mod kda_oracle;
 mod kda_state;
 mod latent_attention;
 mod layer;
+mod layer_oracle;
 mod plan;
 mod short_convolution;

@@ -28,7 +28,11 @@ impl Attention {
     /// # Panics
     ///
     /// If `state` belongs to a layer of the other kind, or shapes disagree.
-    pub fn forward(&self, x: Tensor<3>, state: Option<LayerState>) -> (Tensor<3>, LayerState) {
+    pub(crate) fn forward(
+        &self,
+        x: Tensor<3>,
+        state: Option<LayerState>,
+    ) -> (Tensor<3>, LayerState) {
         match self {
             Self::Kda(layer) => {
                 let (y, state) = layer.forward_with_state(x, state.map(LayerState::into_kda));

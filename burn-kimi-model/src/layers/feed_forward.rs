@@ -28,7 +28,7 @@ impl FeedForwardConfig {
     }
 }
 
-/// SwiGLU feed-forward: `down(silu(gate(x)) * up(x))`. Fields are named as the tensors of the released checkpoints.
+/// SwiGLU feed-forward: `down(silu(gate(x)) * up(x))`. Projections are fields under the names of the released tensors.
 #[derive(Module, Debug)]
 pub struct FeedForward {
     /// `[hidden_size, intermediate_size]`.

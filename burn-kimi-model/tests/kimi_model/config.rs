@@ -16,7 +16,11 @@ fn defaults_are_kimi_linear_in_small() {
 
 #[test]
 fn every_impossible_config_is_refused_by_field() {
-    let zero = |field| ConfigError::Zero { field };
+    let zero = |field| ConfigError::Size { field, size: 0 };
+    let huge = |field| ConfigError::Size {
+        field,
+        size: usize::MAX,
+    };
     let hybrid = AttentionPlan::Hybrid { kda_per_mla: 0 };
     let blocks = |blocks| ResidualScheme::AttnResBlock { blocks };
     let cases = [
@@ -61,6 +65,34 @@ fn every_impossible_config_is_refused_by_field() {
                 ..config()
             },
             zero("intermediate_size"),
+        ),
+        (
+            DecoderConfig {
+                head_dim: usize::MAX,
+                ..config()
+            },
+            huge("head_dim"),
+        ),
+        (
+            DecoderConfig {
+                num_layers: usize::MAX,
+                ..config()
+            },
+            huge("num_layers"),
+        ),
+        (
+            config().with_kv_lora_rank(Some(usize::MAX)),
+            huge("kv_lora_rank"),
+        ),
+        (
+            config().with_qk_rope_head_dim(Some(usize::MAX)),
+            huge("qk_rope_head_dim"),
+        ),
+        (
+            config().with_attention(AttentionPlan::Hybrid {
+                kda_per_mla: usize::MAX,
+            }),
+            huge("attention.kda_per_mla"),
         ),
         (config().with_conv_size(0), zero("conv_size")),
         (config().with_kv_lora_rank(Some(0)), zero("kv_lora_rank")),

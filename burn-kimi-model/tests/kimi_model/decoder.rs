@@ -4,12 +4,12 @@ use burn_kimi_model::{AttentionPlan, Decoder, DecoderConfig, ResidualScheme};
 
 pub(crate) const VOCAB: usize = 16;
 
-/// Every attention plan under every residual scheme.
+/// Every attention plan under every residual scheme, in four layers, so that the published hybrid has both kinds.
 pub(crate) fn compositions() -> Vec<DecoderConfig> {
     let attention = [
         AttentionPlan::Mla,
         AttentionPlan::Kda,
-        AttentionPlan::Hybrid { kda_per_mla: 1 },
+        AttentionPlan::KIMI_LINEAR,
     ];
     let residual = [
         ResidualScheme::PreNorm,
@@ -21,7 +21,7 @@ pub(crate) fn compositions() -> Vec<DecoderConfig> {
         .flat_map(|a| residual.iter().map(move |r| (*a, *r)));
     pairs
         .map(|(attention, residual)| {
-            DecoderConfig::new(VOCAB, 8, 3, 2, 4, 12)
+            DecoderConfig::new(VOCAB, 8, 4, 2, 4, 12)
                 .with_attention(attention)
                 .with_residual(residual)
         })
@@ -56,7 +56,7 @@ fn assert_same(what: &str, got: Tensor<3>, want: Tensor<3>, tolerance: f32) {
 }
 
 /// Zero-initialised depth queries would hide a wrong read: give them values.
-fn with_queries(model: Decoder) -> Decoder {
+pub(crate) fn with_queries(model: Decoder) -> Decoder {
     struct Fill;
     impl burn::module::ModuleMapper for Fill {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
@@ -113,6 +113,8 @@ fn a_later_token_changes_no_earlier_logits() {
         let after = model.forward(tokens(&changed, &device));
         let prefix = |x: &Tensor<3>| x.clone().narrow(1, 0, 7);
         assert_same("prefix", prefix(&after), prefix(&before), 1e-6);
+        let second = |x: &Tensor<3>| x.clone().narrow(0, 1, 1);
+        assert_same("the other sequence", second(&after), second(&before), 1e-6);
         let moved = (after - before).abs().max().into_scalar::<f32>();
         assert!(moved > 1e-4, "the change must show later");
     }
@@ -172,24 +174,95 @@ fn a_forked_state_goes_two_ways() {
     assert_ne!(first.into_data(), other.into_data());
 }
 
+/// The fields that checkpoints are mapped to: a change here breaks saved models.
 #[test]
-fn names_are_those_of_the_released_checkpoints() {
+fn paths_of_the_parameters() {
     let config = DecoderConfig::new(VOCAB, 8, 2, 2, 4, 12)
-        .with_attention(AttentionPlan::Hybrid { kda_per_mla: 1 });
-    let text = config.init(&Device::flex()).to_string();
-    for name in [
-        "embed_tokens",
-        "input_layernorm",
-        "post_attention_layernorm",
-        "mlp",
-        "lm_head",
-    ] {
-        assert!(text.contains(name), "{name} in {text}");
+        .with_attention(AttentionPlan::Hybrid { kda_per_mla: 1 })
+        .with_residual(ResidualScheme::AttnResBlock { blocks: 1 });
+    let mut paths = Paths::default();
+    config.init(&Device::flex()).visit(&mut paths);
+    let layer = |index: usize, attention: &str, names: &[&str]| -> Vec<String> {
+        let within = |name: &str| format!("layers.{index}.{name}");
+        let attention = |name: &&str| within(&format!("self_attn.{attention}.{name}"));
+        let mut paths = vec![within("input_layernorm.gamma")];
+        paths.extend(names.iter().map(attention));
+        paths.push(within("post_attention_layernorm.gamma"));
+        paths.extend(["gate", "up", "down"].map(|name| within(&format!("mlp.{name}_proj.weight"))));
+        paths
+    };
+    let delta = [
+        "q_proj.weight",
+        "k_proj.weight",
+        "v_proj.weight",
+        "q_conv1d.weight",
+        "k_conv1d.weight",
+        "v_conv1d.weight",
+        "a_log",
+        "dt_bias",
+        "f_a_proj.weight",
+        "f_b_proj.weight",
+        "b_proj.weight",
+        "g_a_proj.weight",
+        "g_b_proj.weight",
+        "o_norm.norm.gamma",
+        "o_proj.weight",
+    ];
+    let latent = [
+        "q_proj.weight",
+        "kv_a_proj_with_mqa.weight",
+        "kv_a_layernorm.gamma",
+        "kv_b_proj.weight",
+        "o_proj.weight",
+    ];
+    let reads = (0..5)
+        .flat_map(|read| ["query", "gamma"].map(|name| format!("attn_res.reads.{read}.{name}")));
+    let mut want = vec!["embed_tokens.weight".to_string()];
+    want.extend(layer(0, "Kda", &delta));
+    want.extend(layer(1, "Mla", &latent));
+    want.extend(reads);
+    want.extend(["norm.gamma", "lm_head.weight"].map(String::from));
+    assert_eq!(paths.found, want);
+}
+
+#[derive(Default)]
+struct Paths {
+    path: Vec<String>,
+    found: Vec<String>,
+}
+
+impl burn::module::ModuleVisitor for Paths {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.push(name.into());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, _param: &Param<Tensor<D>>) {
+        self.found.push(self.path.join("."));
     }
 }
 
 #[test]
-#[should_panic(expected = "a state of 3 layers was given to a model of 1")]
+fn nothing_in_gives_nothing_out() {
+    let device = Device::flex();
+    for config in compositions() {
+        let model = config.init(&device);
+        for shape in [[2, 0], [0, 3], [0, 0]] {
+            let empty = Tensor::<2, Int>::zeros(shape, &device);
+            let (logits, state) = model.forward_with_state(empty, model.init_state());
+            assert_eq!(logits.dims(), [shape[0], shape[1], VOCAB]);
+            assert_eq!(state.tokens(), 0);
+            let (logits, _) = model.forward_with_state(tokens(&TEXT, &device), state);
+            assert_eq!(logits.dims(), [2, 12, VOCAB]);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "a state of 4 layers was given to a model of 1")]
 fn the_state_of_another_model_is_refused() {
     let device = Device::flex();
     let state = compositions()[0].init(&device).init_state();

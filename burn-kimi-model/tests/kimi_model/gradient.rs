@@ -5,7 +5,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Distribution, Tensor};
 use burn_kimi_model::Decoder;
 
-use crate::decoder::{compositions, tokens};
+use crate::decoder::{compositions, tokens, with_queries};
 
 /// Differences need more digits than `f32` has. Burn's norm still rounds to `f32` inside, which sets step and tolerance.
 struct Widen;
@@ -86,24 +86,18 @@ fn loss(model: &Decoder, device: &Device) -> Tensor<1> {
 
 #[test]
 fn every_parameter_matches_finite_differences() {
-    const STEP: f64 = 3e-4;
+    const NOISE: f64 = 5e-3;
+    const STEPS: [f64; 4] = [1e-2, 1e-3, 1e-4, 1e-5];
+    let (mut checked, mut parameters) = (0, 0);
     let device = Device::flex().autodiff();
     for config in compositions() {
-        let model = config.init(&device).map(&mut Widen);
+        let model = with_queries(config.init(&device)).map(&mut Widen);
         let grads = GradientsParams::from_grads(loss(&model, &device).backward(), &model);
         let mut directional = Directional {
             grads: Some(&grads),
             ..Directional::default()
         };
         model.visit(&mut directional);
-        assert!(
-            directional
-                .found
-                .iter()
-                .filter(|(_, _, slope)| slope.abs() > 0.2)
-                .count()
-                > 20
-        );
         for (place, (path, direction, slope)) in directional.found.into_iter().enumerate() {
             let at = |step| {
                 let moved = model.valid().map(&mut Move {
@@ -114,14 +108,22 @@ fn every_parameter_matches_finite_differences() {
                 });
                 loss(&moved, &Device::flex()).into_scalar::<f64>()
             };
-            let want = (at(STEP) - at(-STEP)) / (2.0 * STEP);
-            let error = (slope - want).abs();
+            // How far the loss is straight depends on the parameter: norms of short keys bend it within a thousandth, and rates
+            // move it so little that a short step drowns in rounding. A wrong slope agrees at none of the steps.
+            let slopes = STEPS.map(|step| (at(step) - at(-step)) / (2.0 * step));
+            let agrees = |want: &f64| (slope - want).abs() <= 1e-2 * want.abs() + NOISE;
             assert!(
-                error <= 1e-2 * want.abs().max(1.0),
-                "{} {}: {path}: {slope} instead of {want}",
+                slopes.iter().any(agrees),
+                "{} {}: {path}: {slope} instead of {slopes:?}",
                 config.attention,
                 config.residual
             );
+            checked += usize::from(slope.abs() > 4.0 * NOISE);
+            parameters += 1;
         }
-    }
+    } // The first read has one source, whatever its query, and some rates hardly matter to twelve tokens.
+    assert!(
+        10 * checked > 9 * parameters,
+        "{checked} of {parameters} slopes stand out"
+    );
 }

@@ -9,6 +9,7 @@ use burn::tensor::container::TensorContainer;
 use burn::tensor::{Device, Tensor};
 
 use super::health::{GradientSize, measure};
+use super::state::States;
 use crate::muon::{stack_shape, to_working};
 use crate::routing::{ParamPlan, Route};
 
@@ -27,6 +28,7 @@ pub(crate) struct Parameter {
     pub(crate) id: ParamId,
     pub(crate) rank: usize,
     pub(crate) lr: LearningRate,
+    pub(crate) weight_decay: f32,
     pub(crate) device: Device,
 }
 
@@ -47,6 +49,7 @@ pub(crate) struct Gradients {
 /// Takes the gradients out of their container while walking the module.
 pub(crate) struct Gather<'a> {
     pub(crate) plan: &'a ParamPlan,
+    pub(crate) states: &'a States,
     pub(crate) grads: GradAdaptor,
     pub(crate) lr: &'a ModuleLearningRate,
     /// Whether the gradients' norms are needed, or only whether they are finite.
@@ -59,12 +62,14 @@ pub(crate) struct Gather<'a> {
 impl<'a> Gather<'a> {
     pub(crate) fn new(
         plan: &'a ParamPlan,
+        states: &'a States,
         grads: GradAdaptor,
         lr: &'a ModuleLearningRate,
         with_norms: bool,
     ) -> Self {
         Self {
             plan,
+            states,
             grads,
             lr,
             with_norms,
@@ -111,7 +116,14 @@ impl ModuleVisitor for Gather<'_> {
                  build it again with `init_fused`"
             )
         });
+        if let Some(state) = self.states.shape(&path) {
+            assert!(
+                state == shape,
+                "MuonClip: the state of `{path}` has shape {state:?}, the parameter has {shape:?}"
+            );
+        }
         let parameter = Parameter {
+            weight_decay: entry.weight_decay,
             lr: self.lr.lr_from_param(id, Some(&path)),
             path: path.clone(),
             id,

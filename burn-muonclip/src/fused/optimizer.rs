@@ -66,7 +66,8 @@ impl MuonClip {
     ///
     /// # Panics
     /// Panics if a parameter with a gradient was not in the model this optimizer was built for, if a gradient
-    /// or a loaded momentum has another shape than its parameter, or if a learning rate is not finite.
+    /// or the state has another shape than the parameter, or if a learning rate is not finite. Nothing has moved
+    /// then.
     pub fn step<M: Module>(
         &mut self,
         lr: impl Into<ModuleLearningRate>,
@@ -88,7 +89,7 @@ impl MuonClip {
 
     fn step_any<M: Module>(&mut self, lr: ModuleLearningRate, module: M, grads: GradAdaptor) -> M {
         let with_norms = self.max_grad_norm.is_some();
-        let mut gather = Gather::new(&self.plan, grads, &lr, with_norms);
+        let mut gather = Gather::new(&self.plan, &self.states, grads, &lr, with_norms);
         module.visit(&mut gather);
         let gradients = gather.gathered;
 

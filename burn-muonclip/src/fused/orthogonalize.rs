@@ -8,9 +8,9 @@ use super::gather::{MatrixGradient, Parameter};
 use super::state::{Momenta, Momentum};
 use crate::muon::Muon;
 
-/// Largest number of elements that batching may gather for one Newton-Schulz call: 256 MiB in f32. The
-/// iteration keeps about three times as much, and batching no longer pays for matrices this large. A
-/// parameter that is larger by itself still goes in one call.
+/// Largest number of elements that batching may gather for one Newton-Schulz call: 256 MiB in f32. It bounds
+/// the memory of a step, because the gathered copy and what the iteration computes from it grow with the batch.
+/// A parameter that is larger by itself still goes in one call.
 const MAX_BATCH_ELEMENTS: usize = 1 << 26;
 
 /// The orthogonalised directions of a step.
@@ -114,16 +114,9 @@ fn advance_momentum(
     parameter: &Parameter,
     grad: Tensor<3>,
 ) -> Tensor<3> {
-    let momentum = momenta.remove(&parameter.path).map(|momentum| {
-        assert!(
-            momentum.value.dims() == grad.dims(),
-            "MuonClip: the momentum of `{}` has shape {:?}, its gradient {:?}",
-            parameter.path,
-            momentum.value.dims(),
-            grad.dims()
-        );
-        momentum.value.to_device(&parameter.device)
-    });
+    let momentum = momenta
+        .remove(&parameter.path)
+        .map(|momentum| momentum.value.to_device(&parameter.device));
     let (direction, value) = muon.accumulate(grad, momentum);
     let momentum = Momentum {
         id: parameter.id,

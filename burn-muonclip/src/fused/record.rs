@@ -110,7 +110,7 @@ impl MuonClip {
             sink.push_scalar(&prefix, RANK, Scalar::from(*rank));
             paths.push((prefix, path));
         }
-        for (path, Moment { id, state }) in &self.states.moments {
+        for (path, Moment { id, state, .. }) in &self.states.moments {
             let prefix = id.val().to_string();
             self.adamw.state_flatten(&prefix, state, &mut sink);
             sink.push_scalar(&prefix, RANK, Scalar::from(state.rank()));

@@ -129,6 +129,7 @@ impl Saved {
             .ok_or_else(|| bad_field(entry, TIME, "is missing or no count"))?;
         Ok(Moment {
             id: entry.id,
+            shape: entry.shape.clone(),
             state,
         })
     }
@@ -143,10 +144,7 @@ impl Saved {
             return Err(bad_field(entry, field, "is not floating point"));
         }
         let saved = data.shape().to_vec();
-        let reversed: Vec<usize> = entry.shape.iter().rev().copied().collect();
-        // A matrix that is not initialised yet may report its sides in the order of its storage.
-        let lazy_matrix = !entry.initialized && saved.len() == 2;
-        if saved == entry.shape || (lazy_matrix && saved == reversed) {
+        if saved == entry.shape {
             Ok(data)
         } else {
             Err(shape_changed(entry, field, &saved))

@@ -37,6 +37,8 @@ pub(crate) struct Momentum {
 pub(crate) struct Moment {
     /// The parameter's id in the last step, under which Burn's records file the state.
     pub(crate) id: ParamId,
+    /// Shape of the parameter and of both moments.
+    pub(crate) shape: Vec<usize>,
     /// An `AuxiliaryState<D>`, with `D` the parameter's rank.
     pub(crate) state: DynState,
 }
@@ -44,5 +46,13 @@ pub(crate) struct Moment {
 impl States {
     pub(crate) fn len(&self) -> usize {
         self.momenta.len() + self.moments.len()
+    }
+
+    /// The shape of the state of the parameter at `path`, if it has one.
+    pub(crate) fn shape(&self, path: &str) -> Option<Vec<usize>> {
+        if let Some(Momentum { value, rank, .. }) = self.momenta.get(path) {
+            return Some(value.dims()[3 - rank..].to_vec());
+        }
+        self.moments.get(path).map(|moment| moment.shape.clone())
     }
 }

@@ -11,7 +11,7 @@ use super::context::TensorContext;
 use super::gather::Parameter;
 use super::state::{Moment, Moments};
 use crate::adamw::{AuxiliaryAdamW, AuxiliaryState};
-use crate::muon::Muon;
+use crate::muon::{Muon, to_working};
 
 /// Replaces the values of all parameters that had a gradient.
 pub(crate) struct WriteBack<'a> {
@@ -48,25 +48,30 @@ impl WriteBack<'_> {
             let weight = tensor.clone().inner().to_device(&parameter.device);
             let direction: Tensor<3> = self.directions.remove(&id)?;
             let direction = direction.reshape(weight.shape());
-            return Some(self.muon.apply(weight, direction, parameter.lr));
+            let Parameter {
+                lr, weight_decay, ..
+            } = *parameter;
+            return Some(self.muon.apply(weight, direction, lr, weight_decay));
         }
         let parameter = self.others.get(&id)?;
         let weight = tensor.clone().inner().to_device(&parameter.device);
         let grad: Tensor<D> = self.grads.remove(&id)?;
-        let grad = if self.grad_scale == 1.0 {
-            grad
-        } else {
-            grad.mul_scalar(self.grad_scale)
+        // Scaled in f32: in f16 a clipped gradient can underflow to zero.
+        let grad = match self.grad_scale {
+            1.0 => grad,
+            scale => to_working(grad).mul_scalar(scale),
         };
         let state = self.moments.remove(&parameter.path).map(|moment| {
             let state = moment.state.downcast::<AuxiliaryState<D>>();
             AuxiliaryAdamW::to_device(state, &parameter.device)
         });
-        let (weight, state) = self.adamw.step(parameter.lr, weight, grad, state);
+        let shape = weight.dims().to_vec();
+        let adamw = self.adamw.with_weight_decay(parameter.weight_decay);
+        let (weight, state) = adamw.step(parameter.lr, weight, grad, state);
         if let Some(state) = state {
             let state = DynState::create(state, D);
             self.moments
-                .insert(parameter.path.clone(), Moment { id, state });
+                .insert(parameter.path.clone(), Moment { id, shape, state });
         }
         Some(weight)
     }

@@ -106,6 +106,18 @@ const MATRIX: &[&str] = &[
     "linear",
 ];
 
+/// Parts of the names of types that attend over depth.
+const DEPTH_ATTENTION: &[&str] = &[
+    "attn_res",
+    "attention_residual",
+    "depth_attention",
+    "depth_quer",
+    "depth_read",
+];
+
+/// Raw parameters that set time scales, which weight decay would pull towards one scale for all.
+const TIME_SCALES: &[&str] = &["a_log", "dt_bias"];
+
 /// `LMHead`, `RmsNorm` and `lm_head` as lower-case words: `lm head`, `rms norm`.
 pub(crate) fn words(name: &str) -> Vec<String> {
     let letters: Vec<char> = name.chars().collect();
@@ -178,14 +190,7 @@ pub(crate) fn is_norm_type(name: &str) -> bool {
 /// Attention over depth, whose queries are vectors even when they are stacked into a matrix.
 pub(crate) fn is_depth_attention_type(name: &str) -> bool {
     let name = words(name).join("_");
-    [
-        "attn_res",
-        "attention_residual",
-        "depth_attention",
-        "depth_quer",
-    ]
-    .iter()
-    .any(|part| name.contains(part))
+    DEPTH_ATTENTION.iter().any(|part| name.contains(part))
 }
 
 pub(crate) fn is_low_rank_adapter_type(name: &str) -> bool {
@@ -199,4 +204,9 @@ pub(crate) fn is_experts(name: &str) -> bool {
 /// A raw parameter's own name that says it is no matrix.
 pub(crate) fn is_no_matrix(name: &str) -> bool {
     any_word(name, NO_MATRIX) && !any_word(name, MATRIX)
+}
+
+/// A raw parameter's own name that says it sets a time scale: `a_log`, `A_log`, `dt_bias`.
+pub(crate) fn is_time_scale(name: &str) -> bool {
+    TIME_SCALES.contains(&words(name).join("_").as_str())
 }

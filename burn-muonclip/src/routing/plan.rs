@@ -3,15 +3,13 @@
 use core::fmt;
 use std::collections::HashMap;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamGroup, ParamId};
-use burn::tensor::{Device, Tensor};
+use burn::module::{ParamGroup, ParamId};
+use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
-use super::rule::{Level, Reason, Route, classify};
-use crate::error::PlanError;
-use crate::muon::stack_shape;
+use super::rule::{Reason, Route};
 
-/// A user's decision about a group of parameters.
+/// A user's decision about the optimizer of a group of parameters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RouteOverride {
     /// The parameters, by path, regular expression or id.
@@ -20,13 +18,22 @@ pub struct RouteOverride {
     pub route: Route,
 }
 
+/// A user's decision about the weight decay of a group of parameters.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WeightDecayOverride {
+    /// The parameters, by path, regular expression or id.
+    pub group: ParamGroup,
+    /// Their decoupled weight decay, multiplied by the learning rate; 0 for none.
+    pub weight_decay: f32,
+}
+
 /// One parameter of a [`ParamPlan`].
 #[derive(Clone, Debug)]
 pub struct ParamEntry {
     /// Path of the parameter in the module, joined by dots: `layers.0.attn.q_proj.weight`.
     pub path: String,
-    /// Shape as the parameter reports it. A `Linear` of `LinearLayout::Col` that was not initialised yet
-    /// reports `[out, in]`; the rules treat both sides alike.
+    /// Shape of its value, whether that was initialised already or not: a `Linear` is `[in, out]` in either
+    /// layout.
     pub shape: Vec<usize>,
     /// Id at the time of planning. Parameters with the same id share one value.
     pub id: ParamId,
@@ -34,8 +41,9 @@ pub struct ParamEntry {
     pub route: Route,
     /// Why.
     pub reason: Reason,
+    /// Its decoupled weight decay, multiplied by the learning rate.
+    pub weight_decay: f32,
     pub(crate) device: Device,
-    pub(crate) initialized: bool,
 }
 
 impl ParamEntry {
@@ -45,61 +53,37 @@ impl ParamEntry {
     }
 }
 
-/// Which optimizer trains which parameter of a module; see the [routing rules](super).
+/// Which optimizer trains which parameter of a module, and with which weight decay; see the
+/// [routing rules](super). Made by [`MuonClipConfig::plan`](crate::MuonClipConfig::plan).
 ///
-/// Print it to see every path with its shape, optimizer and reason.
+/// Print it to see every path with its shape, optimizer, weight decay and reason.
 #[derive(Clone, Debug, Default)]
 pub struct ParamPlan {
     entries: Vec<ParamEntry>,
     by_path: HashMap<String, usize>,
     /// Overrides that matched no parameter, by position.
     unmatched: Vec<usize>,
+    /// The same for overrides of the weight decay.
+    unmatched_weight_decays: Vec<usize>,
 }
 
 impl ParamPlan {
-    /// Classifies every floating-point parameter of `module`, without initialising any.
-    ///
-    /// # Errors
-    /// [`PlanError::NotAMatrix`] if an override sends a parameter to Muon whose rank is neither 2 nor 3.
-    pub fn new<M: Module>(module: &M, overrides: &[RouteOverride]) -> Result<Self, PlanError> {
-        let mut planner = Planner {
-            levels: Vec::new(),
-            overrides,
-            entries: Vec::new(),
-            chosen: Vec::new(),
-        };
-        module.visit(&mut planner);
-        let Planner {
-            mut entries,
-            chosen,
-            ..
-        } = planner;
-        unify_shared(&mut entries, &chosen);
-        for entry in &entries {
-            if entry.route == Route::Muon && stack_shape(&entry.shape).is_none() {
-                return Err(PlanError::NotAMatrix {
-                    path: entry.path.clone(),
-                    shape: entry.shape.clone(),
-                });
-            }
-        }
-        let unmatched = (0..overrides.len())
-            .filter(|&i| {
-                !entries
-                    .iter()
-                    .any(|e| overrides[i].group.matches(&e.id, Some(&e.path)))
-            })
-            .collect();
+    pub(super) fn new(
+        entries: Vec<ParamEntry>,
+        unmatched: Vec<usize>,
+        unmatched_weight_decays: Vec<usize>,
+    ) -> Self {
         let by_path = entries
             .iter()
             .enumerate()
             .map(|(i, entry)| (entry.path.clone(), i))
             .collect();
-        Ok(Self {
+        Self {
             entries,
             by_path,
             unmatched,
-        })
+            unmatched_weight_decays,
+        }
     }
 
     /// Every parameter in the order of the module's fields. Shared parameters appear once for each path.
@@ -119,6 +103,21 @@ impl ParamPlan {
             .filter(|entry| entry.route == route)
             .map(|entry| entry.path.as_str())
             .collect()
+    }
+
+    /// The paths of all parameters with this route by weight decay, in order.
+    pub(crate) fn by_weight_decay(&self, route: Route) -> Vec<(f32, Vec<&str>)> {
+        let mut groups: Vec<(f32, Vec<&str>)> = Vec::new();
+        for entry in self.entries.iter().filter(|entry| entry.route == route) {
+            match groups
+                .iter_mut()
+                .find(|(decay, _)| *decay == entry.weight_decay)
+            {
+                Some((_, paths)) => paths.push(&entry.path),
+                None => groups.push((entry.weight_decay, vec![&entry.path])),
+            }
+        }
+        groups
     }
 
     /// The distinct parameters with this route: those that share an id with an earlier one are left out.
@@ -147,106 +146,41 @@ impl ParamPlan {
     pub fn unmatched_overrides(&self) -> &[usize] {
         &self.unmatched
     }
-}
 
-/// Gives all parameters of one id one route.
-fn unify_shared(entries: &mut [ParamEntry], chosen: &[Option<usize>]) {
-    let mut uses: HashMap<ParamId, Vec<usize>> = HashMap::new();
-    for (i, entry) in entries.iter().enumerate() {
-        uses.entry(entry.id).or_default().push(i);
-    }
-    for indices in uses.values().filter(|indices| indices.len() > 1) {
-        let decider = match indices
-            .iter()
-            .copied()
-            .max_by_key(|&i| (chosen[i], core::cmp::Reverse(i)))
-        {
-            Some(i) if chosen[i].is_some() => i,
-            _ => indices
-                .iter()
-                .copied()
-                .find(|&i| entries[i].route == Route::AdamW)
-                .unwrap_or(indices[0]),
-        };
-        let route = entries[decider].route;
-        let path = entries[decider].path.clone();
-        for &i in indices {
-            if i != decider && entries[i].route != route {
-                entries[i].route = route;
-                entries[i].reason = Reason::SharedWith(path.clone());
-            }
-        }
-    }
-}
-
-struct Planner<'a> {
-    levels: Vec<Level>,
-    overrides: &'a [RouteOverride],
-    entries: Vec<ParamEntry>,
-    /// The override that decided each entry, by position.
-    chosen: Vec<Option<usize>>,
-}
-
-impl ModuleVisitor for Planner<'_> {
-    fn enter_module(&mut self, name: &str, container_type: &str) {
-        self.levels.push(Level {
-            name: name.to_owned(),
-            container: container_type.to_owned(),
-        });
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.levels.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let names: Vec<&str> = self
-            .levels
-            .iter()
-            .map(|level| level.name.as_str())
-            .collect();
-        let path = names.join(".");
-        // Reading the value would initialise it, and change the order of random numbers.
-        let shape = param.lazy_shape().to_vec();
-        let chosen = self
-            .overrides
-            .iter()
-            .rposition(|choice| choice.group.matches(&param.id, Some(&path)));
-        let (route, reason) = match chosen {
-            Some(i) => (self.overrides[i].route, Reason::Override),
-            None => classify(&self.levels, &shape),
-        };
-        self.chosen.push(chosen);
-        self.entries.push(ParamEntry {
-            path,
-            shape,
-            id: param.id,
-            route,
-            reason,
-            device: param.lazy_device().inner(),
-            initialized: param.is_initialized(),
-        });
+    /// The positions of the overrides of the weight decay that matched no parameter, in the order they were
+    /// added.
+    pub fn unmatched_weight_decays(&self) -> &[usize] {
+        &self.unmatched_weight_decays
     }
 }
 
 impl fmt::Display for ParamPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shapes: Vec<String> = self
+        let rows: Vec<[String; 3]> = self
             .entries
             .iter()
-            .map(|e| format!("{:?}", e.shape))
+            .map(|entry| {
+                let decay = match entry.weight_decay {
+                    0.0 => "no decay".to_owned(),
+                    decay => format!("decay {decay}"),
+                };
+                [entry.path.clone(), format!("{:?}", entry.shape), decay]
+            })
             .collect();
-        let path_width = self.entries.iter().map(|e| e.path.len()).max().unwrap_or(0);
-        let shape_width = shapes.iter().map(String::len).max().unwrap_or(0);
-        for (entry, shape) in self.entries.iter().zip(&shapes) {
+        let [path_width, shape_width, decay_width] =
+            [0, 1, 2].map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
+        for (entry, [path, shape, decay]) in self.entries.iter().zip(&rows) {
             writeln!(
                 f,
-                "{:path_width$}  {shape:shape_width$}  {:5}  {}",
-                entry.path, entry.route, entry.reason
+                "{path:path_width$}  {shape:shape_width$}  {:5}  {decay:decay_width$}  {}",
+                entry.route, entry.reason
             )?;
         }
         for i in &self.unmatched {
             writeln!(f, "override {i} matches no parameter")?;
+        }
+        for i in &self.unmatched_weight_decays {
+            writeln!(f, "weight decay override {i} matches no parameter")?;
         }
         Ok(())
     }

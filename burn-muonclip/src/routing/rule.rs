@@ -99,6 +99,47 @@ impl Level {
     }
 }
 
+/// Where a parameter stands in its module.
+struct Place<'a> {
+    /// The levels that are fields of structs. Indices and variants name no field, so the owner of `queries.0`
+    /// is the struct with `queries`.
+    fields: Vec<&'a Level>,
+    /// Name of the field that holds the parameter.
+    own: &'a str,
+    /// Name of the struct with that field.
+    owner: &'a str,
+    /// Name of the field that holds this struct.
+    layer: &'a str,
+}
+
+impl<'a> Place<'a> {
+    fn of(levels: &'a [Level]) -> Self {
+        let fields: Vec<&Level> = levels
+            .iter()
+            .filter(|level| level.struct_name().is_some())
+            .collect();
+        let name = |from_last: usize| {
+            let level = fields.iter().rev().nth(from_last);
+            level.map_or("", |level| level.name.as_str())
+        };
+        Self {
+            own: name(0),
+            owner: fields
+                .last()
+                .and_then(|level| level.struct_name())
+                .unwrap_or(""),
+            layer: name(1),
+            fields,
+        }
+    }
+}
+
+/// Whether the parameter is trained without weight decay unless the user says otherwise.
+pub(crate) fn is_never_decayed(levels: &[Level]) -> bool {
+    let Place { own, owner, .. } = Place::of(levels);
+    names::is_depth_attention_type(owner) || names::is_time_scale(own)
+}
+
 /// Applies the rules of the [module documentation](super) to one parameter.
 pub(crate) fn classify(levels: &[Level], shape: &[usize]) -> (Route, Reason) {
     match exclusion(levels, shape) {
@@ -117,21 +158,12 @@ fn exclusion(levels: &[Level], shape: &[usize]) -> Option<Reason> {
     if shape.len() > 3 {
         return Some(Reason::Rank(shape.len()));
     }
-    // Indices and variants name no field, so the owner of `queries.0` is the struct with `queries`.
-    let fields: Vec<&Level> = levels
-        .iter()
-        .filter(|level| level.struct_name().is_some())
-        .collect();
-    let own = fields.last().map_or("", |level| level.name.as_str());
-    let owner = fields
-        .last()
-        .and_then(|level| level.struct_name())
-        .unwrap_or("");
-    let layer = fields
-        .iter()
-        .rev()
-        .nth(1)
-        .map_or("", |level| level.name.as_str());
+    let Place {
+        fields,
+        own,
+        owner,
+        layer,
+    } = Place::of(levels);
 
     by_owner(owner)
         .or_else(|| is_output_head(levels, &fields, own, layer).then_some(Reason::OutputHead))

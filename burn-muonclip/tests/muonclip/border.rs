@@ -1,12 +1,14 @@
 //! States from outside: every error, and nothing half-loaded.
 
 use burn::module::ParamGroup;
+use burn::nn::LinearLayout;
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::Bytes;
 use burn_muonclip::{MuonClip, MuonClipConfig, Route, StateError};
 use burn_pack::{DType, Reader, Scalar, Tensor, Writer};
 
-use crate::models::{Mixed, made_up_gradients, seeded, snapshot, training_device};
+use crate::models::{Mixed, linear, made_up_gradients, numbers, seeded, snapshot, training_device};
+use crate::reference::relative_error;
 
 const UP: &str = "layers.0.up.weight";
 
@@ -185,6 +187,59 @@ fn changed_shapes_are_refused() {
             now: vec![6, 10]
         }
     );
+}
+
+#[test]
+fn states_are_compared_with_parameters_that_are_not_initialised_yet() {
+    let layouts = [LinearLayout::Row, LinearLayout::Col];
+    let muon = MuonClipConfig::new();
+    let adamw = MuonClipConfig::new().with_adamw(ParamGroup::from_path("weight"));
+    for (config, field) in [(&muon, "momentum_buffer"), (&adamw, "momentum.moment_1")] {
+        for (saved_layout, layout) in layouts.iter().flat_map(|a| layouts.map(|b| (*a, b))) {
+            let device = training_device();
+            let model = linear(10, 6, saved_layout, &device);
+            let mut optimizer = config.init_fused(&model);
+            let grads = made_up_gradients(&model, 0, 1.0);
+            let model = optimizer.step(0.02, model, grads);
+            let bytes = optimizer.into_bytes().unwrap();
+
+            let transposed = linear(6, 10, layout, &device);
+            let error = config.init_fused(&transposed).from_bytes(bytes.clone());
+            assert_eq!(
+                error.unwrap_err(),
+                StateError::ShapeChanged {
+                    path: "weight".to_owned(),
+                    field: field.to_owned(),
+                    saved: vec![10, 6],
+                    now: vec![6, 10]
+                },
+                "{layout:?}"
+            );
+
+            let lazy = linear(10, 6, layout, &device);
+            let mut resumed = config.init_fused(&lazy).from_bytes(bytes).unwrap();
+            assert!(!lazy.weight.is_initialized());
+            let grads = made_up_gradients(&model, 1, 1.0);
+            let want = numbers(&optimizer.step(0.02, model.clone(), grads));
+            let grads = made_up_gradients(&model, 1, 1.0);
+            let found = numbers(&resumed.step(0.02, model, grads));
+            let error = relative_error(&found["weight"], &want["weight"]);
+            assert!(error < 1e-6, "{saved_layout:?} {layout:?}: {error}");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "the state of `weight` has shape [10, 6], the parameter has [6, 10]")]
+fn a_state_of_another_shape_stops_the_step_by_name() {
+    let device = training_device();
+    let model = linear(10, 6, LinearLayout::Row, &device);
+    let mut optimizer = MuonClipConfig::new().init_fused(&model);
+    let grads = made_up_gradients(&model, 0, 1.0);
+    optimizer.step(0.02, model, grads);
+    let other = linear(6, 10, LinearLayout::Row, &device);
+    let grads = made_up_gradients(&other, 0, 1.0);
+    optimizer.step(0.02, other, grads);
 }
 
 #[test]

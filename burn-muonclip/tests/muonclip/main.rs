@@ -2,6 +2,7 @@
 //! other implementations.
 
 mod border;
+mod config;
 mod contract;
 mod faults;
 mod fused;
@@ -11,3 +12,4 @@ mod newton_schulz;
 mod optimizers;
 mod reference;
 mod routing;
+mod weight_decay;

@@ -1,6 +1,5 @@
 //! Which parameter gets which optimizer.
 
-use burn::config::Config;
 use burn::module::{Lora, Module, Param, ParamGroup};
 use burn::nn::attention::{MultiHeadAttention, MultiHeadAttentionConfig};
 use burn::nn::conv::{Conv1d, Conv1dConfig};
@@ -330,6 +329,35 @@ fn overrides_by_path_regex_and_id() {
 }
 
 #[test]
+fn the_documented_group_of_gate_projections_is_the_gates() {
+    #[derive(Module, Debug)]
+    struct Mixer {
+        f_a_proj: Linear,
+        g_b_proj: Linear,
+        b_proj: Linear,
+        kv_b_proj: Linear,
+        q_proj: Linear,
+    }
+    let model = Mixer {
+        f_a_proj: dense(4, 6),
+        g_b_proj: dense(4, 6),
+        b_proj: dense(4, 6),
+        kv_b_proj: dense(4, 6),
+        q_proj: dense(4, 6),
+    };
+    assert_eq!(plan(&model).paths(Route::Muon).len(), 5);
+    let gates = ParamGroup::from_regex(r"\b(f_a|f_b|g_a|g_b|b)_proj\.weight$").unwrap();
+    let plan = MuonClipConfig::new()
+        .with_adamw(gates)
+        .plan(&model)
+        .unwrap();
+    assert_eq!(
+        plan.paths(Route::Muon),
+        ["kv_b_proj.weight", "q_proj.weight"]
+    );
+}
+
+#[test]
 fn overriding_what_is_no_matrix_names_path_and_shape() {
     let model = Mixed::new(&device());
     let config = MuonClipConfig::new().with_muon(ParamGroup::from_path("norm.gamma"));
@@ -418,6 +446,8 @@ fn plan_prints_every_path_with_shape_optimizer_and_reason() {
             "[10,",
             "6]",
             "Muon",
+            "decay",
+            "0.1",
             "hidden",
             "matrix"
         ]
@@ -432,39 +462,16 @@ fn planning_does_not_initialise_parameters() {
 }
 
 #[test]
+fn the_plan_has_the_shapes_of_values_before_they_are_initialised() {
+    for layout in [LinearLayout::Row, LinearLayout::Col] {
+        let model = linear(3, 4, layout, &device().autodiff());
+        let planned = plan(&model).get("weight").unwrap().shape.clone();
+        assert!(!model.weight.is_initialized());
+        assert_eq!(planned, model.weight.val().dims(), "{layout:?}");
+    }
+}
+
+#[test]
 fn empty_module_has_an_empty_plan() {
     assert!(plan(&Empty).entries().is_empty());
-}
-
-#[test]
-fn configuration_survives_saving() {
-    let config = MuonClipConfig::new()
-        .with_weight_decay(0.05)
-        .with_max_grad_norm(Some(1.0))
-        .with_adamw(ParamGroup::from_path("layers.0.up.weight"));
-    let file = tempfile::NamedTempFile::new().unwrap();
-    config.save(file.path()).unwrap();
-    let loaded = MuonClipConfig::load(file.path()).unwrap();
-    assert_eq!(loaded.weight_decay, 0.05);
-    assert_eq!(loaded.max_grad_norm, Some(1.0));
-    let plan = loaded.plan(&Mixed::new(&device())).unwrap();
-    assert_eq!(plan.get("layers.0.up.weight").unwrap().route, Route::AdamW);
-}
-
-#[test]
-fn defaults_are_those_of_kimi_k2() {
-    let config = MuonClipConfig::new();
-    assert_eq!(
-        (config.momentum, config.nesterov, config.newton_schulz.steps),
-        (0.95, true, 5)
-    );
-    assert_eq!(
-        config.newton_schulz.coefficients,
-        [[3.4445, -4.775, 2.0315]]
-    );
-    assert_eq!((config.weight_decay, config.update_rms), (0.1, 0.2));
-    assert_eq!(
-        (config.beta_1, config.beta_2, config.epsilon),
-        (0.9, 0.95, 1e-8)
-    );
 }

@@ -8,6 +8,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use examples::cli::{EXIT_FAILURE, exit_status, print_error};
 use examples::supervised::{SupervisedSettings, train};
 
 /// Trains the decoder of train-lm with Burn's own SupervisedTraining.
@@ -23,13 +24,14 @@ fn main() -> ExitCode {
     match train(&cli.settings) {
         Ok(result) => match result.error {
             None => ExitCode::SUCCESS,
-            Some(error) => fail(&*error),
+            Some(error) => {
+                print_error(&*error);
+                EXIT_FAILURE.into()
+            }
         },
-        Err(error) => fail(&error),
+        Err(error) => {
+            print_error(&error);
+            exit_status(&error).into()
+        }
     }
-}
-
-fn fail(error: &dyn std::error::Error) -> ExitCode {
-    eprintln!("error: {error}");
-    ExitCode::FAILURE
 }

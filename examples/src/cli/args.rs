@@ -13,7 +13,7 @@ Examples:
   train-lm --text notes/ --out runs/notes      train on your own text
   train-lm --resume runs/notes                 continue after Ctrl-C, or print another sample when finished
   train-lm --resume runs/notes --steps 1000    train a run for longer
-  train-lm --compare --steps 300               MuonClip and AdamW at three learning rates, three seeds
+  train-lm --compare                           MuonClip and AdamW at three learning rates, three seeds
   train-lm --compare --seeds 0 --adamw-lrs 3e-3
                                                one run of each
   train-lm --resume runs/001 --report          rebuild the table and the chart of a comparison
@@ -48,8 +48,8 @@ pub struct FolderFlags {
     /// Folder for the results of a new run [default: the first free one of runs/001, runs/002, ...]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Continue the run or comparison in DIR; settings come from there, and only --steps, --save-every,
-    /// --device and the place of --text may differ
+    /// Continue the run or comparison in DIR; settings come from there, and only --save-every, --device, the
+    /// place of --text and, for a run, --steps may differ (the schedule is then rebuilt for the new length)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "overwrite"])]
     pub resume: Option<PathBuf>,
     /// Replace the run that --out holds

@@ -1,22 +1,16 @@
-use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 
+use super::conclusion::{conclude, resume_command};
+use super::exit::{EXIT_INTERRUPTED, exit_status, print_error};
 use super::print::{print_settings, print_text, say};
 use super::{Cli, settings_for_resume};
 use crate::compare::{CompareOutcome, ComparePlan, Report, RunId, execute};
-use crate::sample::{Sampling, sample};
 use crate::train::{
-    Interrupt, Outcome, Progress, RunConfig, RunFolder, RunSettings, Task, TrainError,
-    decoder_config, resume, start,
+    Interrupt, LearningRates, Progress, RunFolder, RunSettings, Task, TrainError, decoder_config,
+    resume, start,
 };
-
-/// Exit status when something failed.
-pub const EXIT_FAILURE: u8 = 1;
-/// Exit status when the command line asks for something that cannot be.
-pub const EXIT_USAGE: u8 = 2;
-const EXIT_INTERRUPTED: u8 = crate::train::EXIT_INTERRUPTED;
 
 /// Folder of runs for which no other was named.
 const DEFAULT_PARENT: &str = "runs";
@@ -26,25 +20,9 @@ pub fn run(cli: &Cli) -> u8 {
     match dispatch(cli) {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("error: {error}");
-            let mut cause = error.source();
-            while let Some(error) = cause {
-                eprintln!("  because: {error}");
-                cause = error.source();
-            }
+            print_error(&error);
             exit_status(&error)
         }
-    }
-}
-
-fn exit_status(error: &TrainError) -> u8 {
-    match error {
-        TrainError::Setting { .. }
-        | TrainError::Model(_)
-        | TrainError::Contradiction { .. }
-        | TrainError::FolderTaken { .. }
-        | TrainError::FolderNotEmpty { .. } => EXIT_USAGE,
-        _ => EXIT_FAILURE,
     }
 }
 
@@ -86,14 +64,11 @@ fn check_sample_flags(cli: &Cli) -> Result<(), TrainError> {
 fn new_run(cli: &Cli) -> Result<u8, TrainError> {
     // Everything that can be wrong is found before a folder is made, or an old run replaced.
     let task = checked_task(&cli.settings)?;
-    let folder = RunFolder::create(&new_folder(cli), cli.folder.overwrite)?;
+    let parameters = parameter_count(&cli.settings)?;
     let interrupt = listen()?;
+    let folder = RunFolder::create(&new_folder(cli), cli.folder.overwrite)?;
     print_text(&task.summary);
-    print_settings(
-        &cli.settings,
-        parameter_count(&cli.settings)?,
-        folder.path(),
-    );
+    print_settings(&cli.settings, parameters, folder.path());
     let mut progress = progress(&cli.settings);
     let outcome = start(
         &folder,
@@ -102,7 +77,7 @@ fn new_run(cli: &Cli) -> Result<u8, TrainError> {
         &interrupt,
         &mut progress,
     )?;
-    conclude(cli, &folder, outcome)
+    conclude(cli, &folder, outcome, &interrupt)
 }
 
 fn resume_run(cli: &Cli, path: &Path) -> Result<u8, TrainError> {
@@ -116,7 +91,7 @@ fn resume_run(cli: &Cli, path: &Path) -> Result<u8, TrainError> {
     print_settings(&config.settings, config.parameters, folder.path());
     let mut progress = progress(&config.settings);
     let outcome = resume(&folder, &config, &task, &interrupt, &mut progress)?;
-    conclude(cli, &folder, outcome)
+    conclude(cli, &folder, outcome, &interrupt)
 }
 
 fn new_comparison(cli: &Cli) -> Result<u8, TrainError> {
@@ -202,80 +177,17 @@ fn print_report(plan: &ComparePlan, folder: &Path) -> Result<u8, TrainError> {
     Ok(0)
 }
 
-fn conclude(cli: &Cli, folder: &RunFolder, outcome: Outcome) -> Result<u8, TrainError> {
-    let config = folder.read_config()?;
-    match outcome {
-        Outcome::Interrupted { step } => {
-            let steps = config.settings.train.steps;
-            say(format_args!(
-                "stopped after step {step} of {steps} and saved; continue with\n  {}",
-                resume_command(folder.path())
-            ));
-            Ok(EXIT_INTERRUPTED)
-        }
-        Outcome::Finished {
-            model,
-            validation_loss,
-        } => {
-            let bigram = config.text.bigram_loss;
-            say(format_args!(
-                "finished    {} steps; raise --steps with --resume to train on",
-                config.settings.train.steps
-            ));
-            say(format_args!(
-                "validation  {validation_loss:.4} nats per byte, {:.4} {} the bigram table's {bigram:.4}",
-                (bigram - validation_loss).abs(),
-                if validation_loss < bigram {
-                    "below"
-                } else {
-                    "above"
-                }
-            ));
-            say(format_args!(
-                "results     {}: config.json, metrics.jsonl, checkpoint, loss.svg",
-                folder.path().display()
-            ));
-            print_sample(cli, &config, &model)?;
-            Ok(0)
-        }
-    }
-}
-
-fn print_sample(
-    cli: &Cli,
-    config: &RunConfig,
-    model: &burn_kimi_model::Decoder,
-) -> Result<(), TrainError> {
-    if cli.sample.sample_len == 0 {
-        return Ok(());
-    }
-    let train = &config.settings.train;
-    let sampling = Sampling {
-        length: cli.sample.sample_len,
-        temperature: cli.sample.temperature,
-        seed: train.seed,
-    };
-    let text = sample(
-        model,
-        cli.sample.prompt.as_bytes(),
-        &sampling,
-        &train.device.open()?,
-    );
-    let mut all = cli.sample.prompt.clone().into_bytes();
-    all.extend(text);
-    say(format_args!("sample\n{}", String::from_utf8_lossy(&all)));
-    Ok(())
-}
-
 /// The text of `settings`, after everything cheaper has been checked.
 fn checked_task(settings: &RunSettings) -> Result<Task, TrainError> {
     settings.validate()?;
     decoder_config(&settings.model)?;
+    LearningRates::new(&settings.train)?;
     settings.train.device.open()?;
     Task::load(settings)
 }
 
-/// Burn draws no weights for this.
+/// Builds a model only to count. That is cheap: Burn draws most weights when they are first read, and the few
+/// that are drawn at once are drawn anew for training.
 fn parameter_count(settings: &RunSettings) -> Result<usize, TrainError> {
     let device = settings.train.device.open()?;
     Ok(decoder_config(&settings.model)?.init(&device).num_params())
@@ -294,11 +206,4 @@ fn progress(settings: &RunSettings) -> Progress {
 
 fn listen() -> Result<Interrupt, TrainError> {
     Interrupt::listen().map_err(|error| TrainError::Signals { source: error })
-}
-
-fn resume_command(folder: &Path) -> String {
-    format!(
-        "cargo run --release -p examples --bin train-lm -- --resume {}",
-        folder.display()
-    )
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::train::{OptimizerKind, RunSettings, TrainError, write_atomically};
+use crate::train::{
+    OptimizerKind, RunSettings, TrainError, decoder_config, require_vacant, write_atomically,
+};
 
 /// One optimizer at one learning rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,24 +58,14 @@ impl ComparePlan {
     /// A plan of MuonClip at `muonclip_lrs` and AdamW at `adamw_lrs`. Repeated entries count once.
     ///
     /// # Errors
-    /// [`TrainError::Setting`] if a list is empty or a setting is out of range.
+    /// [`TrainError::Setting`] if a list is empty or a setting is out of range, [`TrainError::Model`] if the
+    /// sizes make no model.
     pub fn new(
         settings: RunSettings,
         muonclip_lrs: &[f64],
         adamw_lrs: &[f64],
         seeds: &[u64],
     ) -> Result<Self, TrainError> {
-        let lists = [
-            ("muonclip-lrs", muonclip_lrs.is_empty()),
-            ("adamw-lrs", adamw_lrs.is_empty()),
-            ("seeds", seeds.is_empty()),
-        ];
-        if let Some((flag, _)) = lists.into_iter().find(|(_, is_empty)| *is_empty) {
-            return Err(TrainError::Setting {
-                flag,
-                reason: "needs at least one value".to_owned(),
-            });
-        }
         let arms_of = |optimizer, rates: &[f64]| -> Vec<Arm> {
             rates.iter().map(|&lr| Arm { optimizer, lr }).collect()
         };
@@ -85,10 +77,29 @@ impl ComparePlan {
             arms: distinct(arms),
             seeds: distinct(seeds.to_vec()),
         };
-        for run in plan.runs() {
-            plan.settings_of(run).validate()?;
-        }
+        plan.validate()?;
         Ok(plan)
+    }
+
+    /// Checks what flags and files can get wrong although each value has the right type.
+    fn validate(&self) -> Result<(), TrainError> {
+        let has_arm = |optimizer| self.arms.iter().any(|arm| arm.optimizer == optimizer);
+        let lists = [
+            ("muonclip-lrs", has_arm(OptimizerKind::MuonClip)),
+            ("adamw-lrs", has_arm(OptimizerKind::AdamW)),
+            ("seeds", !self.seeds.is_empty()),
+        ];
+        if let Some((flag, _)) = lists.into_iter().find(|(_, has_value)| !has_value) {
+            return Err(TrainError::Setting {
+                flag,
+                reason: "needs at least one value".to_owned(),
+            });
+        }
+        for run in self.runs() {
+            self.settings_of(run).validate()?;
+        }
+        decoder_config(&self.settings.model)?;
+        Ok(())
     }
 
     /// Every run, seed by seed, so that a comparison that is stopped early has compared something.
@@ -149,16 +160,7 @@ impl ComparePlan {
                 path: folder.to_owned(),
             });
         }
-        if folder.exists()
-            && fs::read_dir(folder)
-                .map_err(|e| TrainError::io(folder, e))?
-                .next()
-                .is_some()
-        {
-            return Err(TrainError::FolderNotEmpty {
-                path: folder.to_owned(),
-            });
-        }
+        require_vacant(folder)?;
         fs::create_dir_all(folder).map_err(|e| TrainError::io(folder, e))?;
         let path = Self::file(folder);
         let text =
@@ -175,11 +177,15 @@ impl ComparePlan {
         let text = fs::read_to_string(&path).map_err(|e| TrainError::io(&path, e))?;
         let plan: Self =
             serde_json::from_str(&text).map_err(|e| TrainError::malformed(&path, e))?;
-        for run in plan.runs() {
-            plan.settings_of(run)
-                .validate()
-                .map_err(|e| TrainError::malformed(&path, e))?;
+        if plan.format != FORMAT {
+            let reason = format!(
+                "format is {}, this program reads format {FORMAT}",
+                plan.format
+            );
+            return Err(TrainError::malformed(&path, reason));
         }
+        plan.validate()
+            .map_err(|e| TrainError::malformed(&path, e))?;
         Ok(plan)
     }
 }

@@ -2,7 +2,8 @@ use std::path::Path;
 
 use super::{ComparePlan, Report, RunId, RunState};
 use crate::train::{
-    Interrupt, Outcome, Progress, RunFolder, Task, TrainError, newest_checkpoint, resume, start,
+    Interrupt, Outcome, Progress, RunConfig, RunFolder, RunSettings, Task, TrainError,
+    newest_checkpoint, resume, start,
 };
 
 /// How a session of comparing ended.
@@ -56,10 +57,25 @@ fn execute_one(
     if let Ok(begun) = RunFolder::open(&path)
         && newest_checkpoint(&begun)?.is_some()
     {
-        let mut config = begun.read_config()?;
-        config.settings = plan.settings_of(run);
+        let config = continued(&begun, plan.settings_of(run))?;
         return resume(&begun, &config, task, interrupt, progress);
     }
     let fresh = RunFolder::create(&path, true)?;
     start(&fresh, plan.settings_of(run), task, interrupt, progress)
+}
+
+/// The configuration of a run that was begun, with the `wanted` settings: those that may change when a
+/// comparison is continued may differ from the stored ones.
+fn continued(begun: &RunFolder, wanted: RunSettings) -> Result<RunConfig, TrainError> {
+    let mut config = begun.read_config()?;
+    config.settings.text.clone_from(&wanted.text);
+    config.settings.train.save_every = wanted.train.save_every;
+    config.settings.train.device = wanted.train.device;
+    if config.settings != wanted {
+        return Err(TrainError::malformed(
+            &begun.config_file(),
+            "its settings are not those of the comparison's compare.json",
+        ));
+    }
+    Ok(config)
 }

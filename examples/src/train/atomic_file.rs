@@ -1,3 +1,7 @@
+#[cfg(unix)]
+use std::fs::File;
+#[cfg(unix)]
+use std::io::ErrorKind;
 use std::io::Write;
 use std::path::Path;
 
@@ -6,19 +10,23 @@ use tempfile::NamedTempFile;
 use super::TrainError;
 
 /// Writes `bytes` so that `path` holds either its old content or all of the new one, also if the program or the
-/// machine stops half-way: into a temporary file beside it, which then takes its name.
+/// machine stops half-way: into a temporary file beside it, which takes its name when it is on the disk. What
+/// this has returned from lasts.
 ///
 /// # Errors
 /// [`TrainError::Io`] with the path.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
     let write = || -> std::io::Result<()> {
         let mut file = NamedTempFile::new_in(folder)?;
         file.write_all(bytes)?;
-        file.as_file().sync_all()?;
         make_readable(file.as_file())?;
+        file.as_file().sync_all()?;
         file.persist(path)?;
-        Ok(())
+        sync_folder(folder)
     };
     write().map_err(|source| TrainError::io(path, source))
 }
@@ -32,5 +40,28 @@ fn make_readable(file: &std::fs::File) -> std::io::Result<()> {
 
 #[cfg(not(unix))]
 fn make_readable(_file: &std::fs::File) -> std::io::Result<()> {
+    Ok(())
+}
+
+/// Waits until the names in `folder` are on the disk: a new or renamed file lasts only with its folder.
+#[cfg(unix)]
+pub(super) fn sync_folder(folder: &Path) -> std::io::Result<()> {
+    match File::open(folder)?.sync_all() {
+        // Some network file systems cannot, which is no reason to lose a run.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::InvalidInput | ErrorKind::Unsupported
+            ) =>
+        {
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+/// Elsewhere a folder cannot be opened as a file, and the system writes the names itself.
+#[cfg(not(unix))]
+pub(super) fn sync_folder(_folder: &Path) -> std::io::Result<()> {
     Ok(())
 }

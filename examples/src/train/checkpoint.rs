@@ -6,6 +6,7 @@ use burn::tensor::Device;
 use burn_kimi_model::{Decoder, DecoderConfig};
 use serde::{Deserialize, Serialize};
 
+use super::atomic_file::sync_folder;
 use super::{LanguageModelOptimizer, RunFolder, TrainError};
 
 const MODEL_FILE: &str = "model.bpk";
@@ -36,8 +37,10 @@ impl Position {
 
 /// Writes a checkpoint and then removes older ones.
 ///
-/// The files go into a temporary folder that takes its name when all of them are on the disk. Whoever stops the
-/// program at any moment finds the previous checkpoint or the new one, complete.
+/// The files go into a temporary folder that takes its name when all of them are on the disk, and older
+/// checkpoints go when that name is. Whoever stops the program or the machine at any moment finds the previous
+/// checkpoint or the new one, complete. The metrics that lead up to it must be on the disk before
+/// ([`MetricsLog::sync`](super::MetricsLog::sync)).
 pub(super) fn save(
     folder: &RunFolder,
     position: Position,
@@ -65,8 +68,11 @@ pub(super) fn save(
         serde_json::to_string(&position).map_err(|e| TrainError::malformed(&position_file, e))?;
     fs::write(&position_file, text).map_err(|e| TrainError::io(&position_file, e))?;
 
-    flush_to_disk(&unfinished)?;
+    sync_files(&unfinished)?;
     fs::rename(&unfinished, &target).map_err(|e| TrainError::io(&target, e))?;
+    for holder in [parent.as_path(), folder.path()] {
+        sync_folder(holder).map_err(|e| TrainError::io(holder, e))?;
+    }
     for (_, older) in complete_checkpoints(&parent)?
         .into_iter()
         .filter(|(_, path)| *path != target)
@@ -164,18 +170,15 @@ fn remove_leftovers(parent: &Path) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// A renamed folder must not appear before the content of its files, also after a power failure.
-fn flush_to_disk(folder: &Path) -> Result<(), TrainError> {
-    for entry in fs::read_dir(folder)
-        .map_err(|e| TrainError::io(folder, e))?
-        .flatten()
-    {
-        let path = entry.path();
+/// A renamed folder must not appear before its files and their content, also after a power failure.
+fn sync_files(folder: &Path) -> Result<(), TrainError> {
+    for entry in fs::read_dir(folder).map_err(|e| TrainError::io(folder, e))? {
+        let path = entry.map_err(|e| TrainError::io(folder, e))?.path();
         File::options()
             .write(true)
             .open(&path)
             .and_then(|file| file.sync_all())
             .map_err(|e| TrainError::io(&path, e))?;
     }
-    Ok(())
+    sync_folder(folder).map_err(|e| TrainError::io(folder, e))
 }

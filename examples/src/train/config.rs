@@ -1,8 +1,8 @@
 use burn_kimi_model::DecoderConfig;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use super::{RunSettings, TextSummary};
-use crate::text::VOCABULARY;
+use super::{RunSettings, TextSummary, decoder_config};
 
 const FORMAT: u32 = 1;
 
@@ -37,7 +37,8 @@ impl RunConfig {
         }
     }
 
-    /// Checks what a file can get wrong although each field has the right type.
+    /// Checks what a file can get wrong although each field has the right type. Nothing is built from `model`
+    /// that the settings, whose ranges are checked, do not give.
     pub(super) fn validate(&self) -> Result<(), String> {
         if self.format != FORMAT {
             return Err(format!(
@@ -48,14 +49,29 @@ impl RunConfig {
         self.settings
             .validate()
             .map_err(|error| error.to_string())?;
-        self.model
-            .validate()
-            .map_err(|error| format!("model: {error}"))?;
-        match self.model.vocab_size {
-            VOCABULARY => Ok(()),
-            size => Err(format!(
-                "model: vocab_size is {size}, bytes need {VOCABULARY}"
+        let wanted = decoder_config(&self.settings.model).map_err(|error| error.to_string())?;
+        match first_difference(&self.model, &wanted)? {
+            Some((field, found, wanted)) => Err(format!(
+                "model.{field} is {found}, but the settings give {wanted}"
             )),
+            None => Ok(()),
         }
     }
+}
+
+/// The first field in which two models differ, with both values.
+fn first_difference(
+    found: &DecoderConfig,
+    wanted: &DecoderConfig,
+) -> Result<Option<(String, Value, Value)>, String> {
+    let fields = |config: &DecoderConfig| {
+        serde_json::from_value::<Map<String, Value>>(serde_json::to_value(config)?)
+    };
+    let found = fields(found).map_err(|error| error.to_string())?;
+    let wanted = fields(wanted).map_err(|error| error.to_string())?;
+    Ok(found
+        .into_iter()
+        .zip(wanted)
+        .find(|((_, found), (_, wanted))| found != wanted)
+        .map(|((field, found), (_, wanted))| (field, found, wanted)))
 }

@@ -22,15 +22,8 @@ impl RunFolder {
                 });
             }
             folder.remove_run()?;
-        } else if path.exists()
-            && fs::read_dir(path)
-                .map_err(|e| TrainError::io(path, e))?
-                .next()
-                .is_some()
-        {
-            return Err(TrainError::FolderNotEmpty {
-                path: path.to_owned(),
-            });
+        } else {
+            require_vacant(path)?;
         }
         fs::create_dir_all(path).map_err(|e| TrainError::io(path, e))?;
         Ok(folder)
@@ -121,5 +114,20 @@ impl RunFolder {
             }
         }
         Ok(())
+    }
+}
+
+/// `path` is an empty folder, or nothing yet.
+pub(crate) fn require_vacant(path: &Path) -> Result<(), TrainError> {
+    let is_vacant = !path.exists()
+        || fs::read_dir(path)
+            .map_err(|e| TrainError::io(path, e))?
+            .next()
+            .is_none();
+    match is_vacant {
+        true => Ok(()),
+        false => Err(TrainError::FolderNotEmpty {
+            path: path.to_owned(),
+        }),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Exit status of a program that was stopped by a signal: what shells report for Ctrl-C.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
-/// Whether somebody asked the run to stop. The loop looks at it between two steps.
+/// Whether somebody asked to stop. Training looks at it between two steps, sampling between two bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -25,13 +25,13 @@ impl Interrupt {
             }
             let _ = writeln!(
                 std::io::stderr(),
-                "\nstopping after this step; press Ctrl-C again to stop at once without saving"
+                "\nstopping; press Ctrl-C again to stop at once and lose what is not saved yet"
             );
         })?;
         Ok(interrupt)
     }
 
-    /// Whether the run was asked to stop.
+    /// Whether somebody asked to stop.
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }

@@ -56,7 +56,8 @@ impl MetricsLog {
         })
     }
 
-    /// Writes one line, which is on its way to the disk when this returns.
+    /// Writes one line. It survives the end of the program from then on, and that of the machine once
+    /// [`sync`](Self::sync) has returned.
     ///
     /// # Errors
     /// [`TrainError::Io`] with the path.
@@ -66,6 +67,16 @@ impl MetricsLog {
         text.push('\n');
         self.file
             .write_all(text.as_bytes())
+            .map_err(|e| TrainError::io(&self.path, e))
+    }
+
+    /// Waits until all lines are on the disk.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`] with the path.
+    pub fn sync(&self) -> Result<(), TrainError> {
+        self.file
+            .sync_all()
             .map_err(|e| TrainError::io(&self.path, e))
     }
 }

@@ -7,11 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{TrainError, TrainSettings};
 
-/// AdamW as language models are trained with it: Burn's defaults have a longer memory and a larger epsilon.
-const ADAMW_BETA_1: f32 = 0.9;
-const ADAMW_BETA_2: f32 = 0.95;
-const ADAMW_EPSILON: f32 = 1e-8;
-
 /// Which optimizer trains the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -44,18 +39,19 @@ pub enum LanguageModelOptimizer {
 
 impl LanguageModelOptimizer {
     /// A fresh optimizer for `model`.
+    ///
+    /// AdamW has the betas and the epsilon of the AdamW inside MuonClip, so that the two differ in nothing but
+    /// Muon. Burn's defaults have a longer memory and a larger epsilon.
     pub fn new(settings: &TrainSettings, model: &Decoder) -> Self {
+        let muonclip = MuonClipConfig::new().with_weight_decay(settings.weight_decay as f32);
         match settings.optimizer {
-            OptimizerKind::MuonClip => {
-                let config = MuonClipConfig::new().with_weight_decay(settings.weight_decay as f32);
-                Self::MuonClip(Box::new(config.init_fused(model)))
-            }
+            OptimizerKind::MuonClip => Self::MuonClip(Box::new(muonclip.init_fused(model))),
             OptimizerKind::AdamW => Self::AdamW(Box::new(
                 AdamWConfig::new()
-                    .with_beta_1(ADAMW_BETA_1)
-                    .with_beta_2(ADAMW_BETA_2)
-                    .with_epsilon(ADAMW_EPSILON)
-                    .with_weight_decay(settings.weight_decay as f32)
+                    .with_beta_1(muonclip.beta_1)
+                    .with_beta_2(muonclip.beta_2)
+                    .with_epsilon(muonclip.epsilon)
+                    .with_weight_decay(muonclip.weight_decay)
                     .init(),
             )),
         }

@@ -1,14 +1,14 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::MetricsLine;
 
 /// Without a terminal, a line is printed at least this often.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Shows on standard error how a run goes: a bar on a terminal, plain lines elsewhere.
+/// Shows how a run goes: a bar on a terminal, plain lines on standard error elsewhere.
 pub struct Progress {
     view: View,
     tokens_per_step: usize,
@@ -26,10 +26,19 @@ enum View {
 impl Progress {
     /// A bar if standard error is a terminal, lines otherwise.
     pub fn on_stderr(tokens_per_step: usize) -> Self {
-        let view = match std::io::stderr().is_terminal() {
-            true => View::Bar(ProgressBar::hidden()),
-            false => View::Lines { last: None },
-        };
+        match std::io::stderr().is_terminal() {
+            true => Self::bar(ProgressDrawTarget::stderr(), tokens_per_step),
+            false => Self::new(View::Lines { last: None }, tokens_per_step),
+        }
+    }
+
+    /// A bar on a terminal of the caller's choice.
+    pub fn bar(terminal: ProgressDrawTarget, tokens_per_step: usize) -> Self {
+        let bar = ProgressBar::with_draw_target(None, terminal).with_style(bar_style());
+        Self::new(View::Bar(bar), tokens_per_step)
+    }
+
+    fn new(view: View, tokens_per_step: usize) -> Self {
         Self {
             view,
             tokens_per_step,
@@ -43,10 +52,11 @@ impl Progress {
     /// A session begins that has `done` of `steps` steps behind it.
     pub(super) fn start(&mut self, done: usize, steps: usize) {
         (self.first_step, self.steps, self.started) = (done, steps, Instant::now());
-        if let View::Bar(bar) = &mut self.view {
-            *bar = ProgressBar::new(steps as u64).with_position(done as u64);
+        if let View::Bar(bar) = &self.view {
+            bar.set_position(done as u64);
+            bar.set_length(steps as u64);
+            // The steps of an earlier session say nothing about the speed of this one.
             bar.reset_eta();
-            bar.set_style(bar_style());
             bar.enable_steady_tick(Duration::from_millis(500));
         }
     }
@@ -104,5 +114,5 @@ fn describe(line: &MetricsLine, validation_loss: Option<f64>, tokens_per_second:
 
 fn bar_style() -> ProgressStyle {
     ProgressStyle::with_template("{pos}/{len}  {msg}  {eta} left  {wide_bar}")
-        .expect("the template is a constant that a test draws")
+        .expect("the template is a constant, and a test draws it")
 }

@@ -42,11 +42,13 @@ pub fn start(
     session.run(interrupt, progress)
 }
 
-/// Continues the run in `folder` from its newest checkpoint, up to `config.settings.train.steps`.
+/// Continues the run in `folder` from its newest checkpoint, up to `config.settings.train.steps`. If that is
+/// another number than the run was started with, the learning rates are from here on those of a run of that
+/// length.
 ///
 /// # Errors
-/// Those of [`start`]; [`TrainError::NoCheckpoint`], [`TrainError::TextChanged`], or
-/// [`TrainError::Malformed`] if the folder does not hold what `config` says.
+/// Those of [`start`]; [`TrainError::NoCheckpoint`], [`TrainError::TextChanged`], [`TrainError::Setting`] if more
+/// steps are taken already, or [`TrainError::Malformed`] if the folder does not hold what `config` says.
 pub fn resume(
     folder: &RunFolder,
     config: &RunConfig,

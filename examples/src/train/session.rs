@@ -169,7 +169,9 @@ impl<'a> Session<'a> {
         (seconds * 1e3).round() / 1e3
     }
 
+    /// A checkpoint cannot be continued from without the lines of its steps, so they reach the disk first.
     fn save(&self) -> Result<(), TrainError> {
+        self.log.sync()?;
         let position = Position::new(self.step, self.seconds());
         checkpoint::save(self.folder, position, &self.model, &self.optimizer)
     }

@@ -3,6 +3,9 @@ use std::path::PathBuf;
 use burn_kimi_model::{AttentionPlan, DeviceName, ResidualScheme};
 use serde::{Deserialize, Serialize};
 
+use super::ranges::{
+    MAX_LAYERS, MAX_WIDTH, check_batch, check_count, check_fraction, check_learning_rate, require,
+};
 use super::{OptimizerKind, TrainError};
 
 /// Everything that decides the numbers of a run. The flags of `train-lm` and the `settings` of `config.json`
@@ -100,77 +103,44 @@ pub struct TrainSettings {
     pub device: DeviceName,
 }
 
-/// Larger settings are taken for mistakes: they would exhaust the memory instead of giving an error.
-const MAX_LAYERS: usize = 1024;
-const MAX_WIDTH: usize = 1 << 16;
-const MAX_TOKENS_PER_STEP: usize = 1 << 20;
-
-impl RunSettings {
-    /// Checks every range; what concerns the model's shape is checked by the model's own configuration.
+impl ModelSettings {
+    /// Checks the sizes; how they fit together is checked by the model's own configuration.
     ///
     /// # Errors
     /// [`TrainError::Setting`] naming the flag, what was given and what is wanted.
     pub fn validate(&self) -> Result<(), TrainError> {
-        let ModelSettings {
-            layers,
-            hidden,
-            heads,
-            ffn,
-            ..
-        } = self.model;
-        let train = &self.train;
-        let counts = [
-            ("layers", layers, MAX_LAYERS),
-            ("hidden", hidden, MAX_WIDTH),
-            ("heads", heads, MAX_WIDTH),
-            ("ffn", ffn, MAX_WIDTH),
-            ("steps", train.steps, usize::MAX),
-            ("batch", train.batch, MAX_TOKENS_PER_STEP),
-            ("seq-len", train.seq_len, MAX_TOKENS_PER_STEP),
-            ("eval-every", train.eval_every, usize::MAX),
-            ("eval-tokens", train.eval_tokens, usize::MAX),
-            ("save-every", train.save_every, usize::MAX),
-        ];
-        for (flag, count, most) in counts {
-            require(flag, (1..=most).contains(&count), || match most {
-                usize::MAX => format!("must be at least 1, got {count}"),
-                _ => format!("must be from 1 to {most}, got {count}"),
-            })?;
-        }
-        require(
-            "batch",
-            train.batch.saturating_mul(train.seq_len) <= MAX_TOKENS_PER_STEP,
-            || format!("--batch times --seq-len must be at most {MAX_TOKENS_PER_STEP} tokens"),
-        )?;
+        let (hidden, heads) = (self.hidden, self.heads);
+        check_count("layers", self.layers, MAX_LAYERS)?;
+        check_count("hidden", hidden, MAX_WIDTH)?;
+        check_count("heads", heads, MAX_WIDTH)?;
+        check_count("ffn", self.ffn, MAX_WIDTH)?;
         require("hidden", hidden.is_multiple_of(heads), || {
             format!("must be a multiple of --heads {heads}, got {hidden}")
-        })?;
-        require("lr", train.lr > 0.0 && train.lr <= 1.0, || {
-            format!("must be above 0 and at most 1, got {}", train.lr)
-        })?;
-        require("final-lr", (0.0..=1.0).contains(&train.final_lr), || {
-            format!("must be from 0 to 1, got {}", train.final_lr)
-        })?;
-        require(
-            "weight-decay",
-            (0.0..=1.0).contains(&train.weight_decay),
-            || format!("must be from 0 to 1, got {}", train.weight_decay),
-        )
+        })
     }
 }
 
-fn require(
-    flag: &'static str,
-    holds: bool,
-    reason: impl FnOnce() -> String,
-) -> Result<(), TrainError> {
-    if holds {
-        Ok(())
-    } else {
-        Err(TrainError::Setting {
-            flag,
-            reason: reason(),
-        })
+impl RunSettings {
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// [`TrainError::Setting`] naming the flag, what was given and what is wanted.
+    pub fn validate(&self) -> Result<(), TrainError> {
+        self.model.validate()?;
+        let train = &self.train;
+        check_batch(train.batch, train.seq_len)?;
+        let counts = [
+            ("steps", train.steps),
+            ("eval-every", train.eval_every),
+            ("eval-tokens", train.eval_tokens),
+            ("save-every", train.save_every),
+        ];
+        for (flag, count) in counts {
+            check_count(flag, count, usize::MAX)?;
+        }
+        check_learning_rate(train.lr)?;
+        check_fraction("final-lr", train.final_lr)?;
+        check_fraction("weight-decay", train.weight_decay)
     }
 }
 

@@ -21,6 +21,7 @@ fn defaults_are_the_documented_model() {
         (train.optimizer, train.device),
         (OptimizerKind::MuonClip, DeviceName::Flex)
     );
+    assert_eq!(train.steps, 300);
     assert!(cli.settings.validate().is_ok());
     assert!(cli.given.is_empty());
 }
@@ -126,6 +127,7 @@ fn the_program_reports_errors_with_their_exit_status() {
     assert!(wrong(&["--resume", "absent"], 1).contains("no run here"));
     assert!(wrong(&["--device", "cuda"], 1).contains("--features cuda"));
     assert!(wrong(&["--residual", "block:99"], 2).contains("99 blocks"));
+    assert!(wrong(&["--attention", "hybrid:18446744073709551615"], 2).contains("kda_per_mla"));
     assert!(wrong(&["--prompt", ""], 2).contains("--prompt"));
     assert!(wrong(&["--temperature", "-1"], 2).contains("temperature"));
     assert!(

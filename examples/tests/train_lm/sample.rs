@@ -1,7 +1,7 @@
 use burn::tensor::Device;
 use examples::cli::Cli;
 use examples::sample::{Sampling, sample};
-use examples::train::decoder_config;
+use examples::train::{Interrupt, decoder_config};
 
 use crate::tiny::FLAGS;
 
@@ -24,6 +24,7 @@ fn is_reproducible_and_as_long_as_asked() {
                 seed,
             },
             &device,
+            &Interrupt::default(),
         )
     };
     assert_eq!(run(1.0, 3).len(), 12);

@@ -1,12 +1,14 @@
 //! Stopping and continuing: the numbers are those of a run that was never stopped.
 
 use std::fs;
+#[cfg(unix)]
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use examples::train::{RunFolder, newest_checkpoint};
 
-use crate::tiny::{Place, finish, numbers, stderr, stdout};
+use crate::tiny::{FLAGS, Place, finish, numbers, stderr, stdout};
 
 /// Starts a run of 300 steps and returns once it has taken ten.
 fn start(place: &Place, flags: &[&str]) -> Child {
@@ -23,6 +25,14 @@ fn start(place: &Place, flags: &[&str]) -> Child {
         std::thread::sleep(Duration::from_millis(5));
     }
     child
+}
+
+#[cfg(unix)]
+fn interrupt(child: &Child) {
+    let sent = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(sent.expect("kill is a standard program").success());
 }
 
 /// Resumes the stopped run and compares it with one of the same flags that was never stopped.
@@ -55,10 +65,7 @@ fn an_interrupt_saves_and_resuming_continues_the_same_curve() {
         "1000",
     ];
     let child = start(&place, &flags);
-    let interrupted = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    assert!(interrupted.expect("kill is a standard program").success());
+    interrupt(&child);
     let output = child.wait_with_output().expect("the program ends");
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(
@@ -188,4 +195,37 @@ fn a_second_interrupt_stops_at_once_and_spoils_nothing() {
         0,
     );
     assert_eq!(numbers(&place.path("stopped")).len(), 300);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_during_the_sample_ends_the_sample() {
+    let place = Place::new();
+    // A sample without an end, instead of the 8 bytes of the tiny flags.
+    let mut command = place.train_lm(&FLAGS.map(|flag| match flag {
+        "8" => "18446744073709551615",
+        flag => flag,
+    }));
+    command
+        .args(["--steps", "2", "--out", "run", "--text"])
+        .arg(place.text())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    let mut printed = String::new();
+    while !printed.contains("results ") {
+        assert_ne!(lines.read_line(&mut printed).expect("text"), 0, "{printed}");
+    }
+    interrupt(&child);
+    let mut rest = Vec::new();
+    lines.read_to_end(&mut rest).expect("the rest");
+    let rest = String::from_utf8_lossy(&rest);
+    assert!(
+        rest.contains("sample\nfn main") && rest.contains("stopped the sample after"),
+        "{rest}"
+    );
+    let output = child.wait_with_output().expect("the program ends");
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    finish(place.train_lm(&["--resume", "run", "--sample-len", "0"]), 0);
 }

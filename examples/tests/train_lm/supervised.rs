@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::tiny::{Place, finish, stdout};
+use crate::tiny::{Place, finish, stderr, stdout};
 
 #[test]
 fn burns_training_loop_runs_with_muonclip_and_with_adamw() {
@@ -42,4 +42,29 @@ fn burns_training_loop_runs_with_muonclip_and_with_adamw() {
             "{names:?}"
         );
     }
+}
+
+#[test]
+fn wrong_settings_are_usage_errors_that_name_their_flag() {
+    let place = Place::new();
+    for (flag, value) in [
+        ("--batch", "0"),
+        ("--seq-len", "0"),
+        ("--epochs", "0"),
+        ("--windows", "0"),
+        ("--heads", "0"),
+        ("--hidden", "127"),
+        ("--lr", "0"),
+        ("--weight-decay", "nan"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_supervised"));
+        command
+            .args([flag, value, "--text"])
+            .arg(place.text())
+            .arg("--out")
+            .arg(place.path("out"));
+        let message = stderr(&finish(command, 2));
+        assert!(message.contains(&format!("error: {flag}: ")), "{message}");
+    }
+    assert!(!place.path("out").exists());
 }

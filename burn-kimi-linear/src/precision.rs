@@ -1,0 +1,9 @@
+use burn::tensor::DType;
+
+/// The dtype that decay, sums, norms and scores are computed in: half precision loses them, and only `f64` may stay what it is.
+pub(crate) fn compute_dtype(storage: DType) -> DType {
+    match storage {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    }
+}
