@@ -31,7 +31,9 @@ pub(crate) fn measure<const D: usize>(
 ) -> GradientSize {
     let num_elements = grad.shape().num_elements();
     let grad = by_rows(to_working(grad));
-    let mean = sum(grad.clone().abs()).div_scalar(num_elements.max(1) as f64);
+    // Divided before it is added up: the sum of finite numbers may not be finite.
+    let share = 1.0 / num_elements.max(1) as f64;
+    let mean = sum(grad.clone().abs().mul_scalar(share));
     let statistics = if with_norm {
         let zero = mean.clone().equal_scalar(0.0);
         let unit = mean.clone().mask_fill(zero, 1.0).unsqueeze::<2>();
