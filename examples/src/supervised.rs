@@ -87,7 +87,7 @@ impl SupervisedSettings {
         check_batch(self.batch, self.seq_len)?;
         check_count("epochs", self.epochs, usize::MAX)?;
         check_count("windows", self.windows, usize::MAX)?;
-        check_learning_rate(self.lr)?;
+        check_learning_rate("lr", self.lr)?;
         check_fraction("weight-decay", self.weight_decay.into())
     }
 }

@@ -4,12 +4,13 @@ use burn::module::Module;
 
 use super::conclusion::{conclude, resume_command};
 use super::exit::{EXIT_INTERRUPTED, exit_status, print_error};
+use super::flags::check_flags;
 use super::print::{print_settings, print_text, say};
 use super::{Cli, settings_for_resume};
 use crate::compare::{CompareOutcome, ComparePlan, Report, RunId, execute};
 use crate::train::{
-    Interrupt, LearningRates, Progress, RunFolder, RunSettings, Task, TrainError, decoder_config,
-    resume, start,
+    Interrupt, LearningRates, LockedFolder, Progress, RunFolder, RunSettings, Task, TrainError,
+    decoder_config, resume, start,
 };
 
 /// Folder of runs for which no other was named.
@@ -27,7 +28,7 @@ pub fn run(cli: &Cli) -> u8 {
 }
 
 fn dispatch(cli: &Cli) -> Result<u8, TrainError> {
-    check_sample_flags(cli)?;
+    check_flags(cli)?;
     match &cli.folder.resume {
         Some(folder) if ComparePlan::file(folder).exists() => resume_comparison(cli, folder),
         Some(_) if cli.compare.report || cli.compare.only.is_some() => Err(TrainError::Setting {
@@ -42,23 +43,6 @@ fn dispatch(cli: &Cli) -> Result<u8, TrainError> {
         }),
         None => new_run(cli),
     }
-}
-
-fn check_sample_flags(cli: &Cli) -> Result<(), TrainError> {
-    let sample = &cli.sample;
-    if sample.prompt.is_empty() {
-        return Err(TrainError::Setting {
-            flag: "prompt",
-            reason: "must hold at least one byte".to_owned(),
-        });
-    }
-    if !(sample.temperature >= 0.0 && sample.temperature.is_finite()) {
-        return Err(TrainError::Setting {
-            flag: "temperature",
-            reason: format!("must be 0 or more, got {}", sample.temperature),
-        });
-    }
-    Ok(())
 }
 
 fn new_run(cli: &Cli) -> Result<u8, TrainError> {
@@ -81,7 +65,7 @@ fn new_run(cli: &Cli) -> Result<u8, TrainError> {
 }
 
 fn resume_run(cli: &Cli, path: &Path) -> Result<u8, TrainError> {
-    let folder = RunFolder::open(path)?;
+    let folder = LockedFolder::lock(RunFolder::open(path)?)?;
     let mut config = folder.read_config()?;
     config.settings = settings_for_resume(path, &config.settings, &cli.settings, &cli.given)?;
     config.settings.validate()?;
@@ -115,9 +99,6 @@ fn new_comparison(cli: &Cli) -> Result<u8, TrainError> {
 
 fn resume_comparison(cli: &Cli, folder: &Path) -> Result<u8, TrainError> {
     let mut plan = ComparePlan::read(folder)?;
-    if cli.compare.report {
-        return print_report(&plan, folder);
-    }
     let stored_steps = plan.settings.train.steps;
     plan.settings = settings_for_resume(folder, &plan.settings, &cli.settings, &cli.given)?;
     if plan.settings.train.steps != stored_steps {
@@ -127,6 +108,10 @@ fn resume_comparison(cli: &Cli, folder: &Path) -> Result<u8, TrainError> {
             stored: stored_steps.to_string(),
             given: plan.settings.train.steps.to_string(),
         });
+    }
+    plan.settings.validate()?;
+    if cli.compare.report {
+        return print_report(&plan, folder);
     }
     let runs = runs_asked_for(cli, &plan)?;
     let task = Task::load(&plan.settings)?;

@@ -1,4 +1,7 @@
 use std::error::Error;
+use std::io::{self, Write};
+
+use burn_kimi_model::DeviceError;
 
 use crate::train::TrainError;
 
@@ -14,6 +17,8 @@ pub fn exit_status(error: &TrainError) -> u8 {
     match error {
         TrainError::Setting { .. }
         | TrainError::Model(_)
+        | TrainError::Device(DeviceError::NotCompiled { .. })
+        | TrainError::NeedsCompare { .. }
         | TrainError::Contradiction { .. }
         | TrainError::FolderTaken { .. }
         | TrainError::FolderNotEmpty { .. } => EXIT_USAGE,
@@ -21,12 +26,13 @@ pub fn exit_status(error: &TrainError) -> u8 {
     }
 }
 
-/// Prints an error with its causes on standard error.
+/// Prints an error with its causes on standard error. If nobody can read it, the exit status still tells.
 pub fn print_error(error: &dyn Error) {
-    eprintln!("error: {error}");
+    let mut out = io::stderr();
+    let _ = writeln!(out, "error: {error}");
     let mut cause = error.source();
     while let Some(error) = cause {
-        eprintln!("  because: {error}");
+        let _ = writeln!(out, "  because: {error}");
         cause = error.source();
     }
 }

@@ -4,6 +4,7 @@ mod args;
 mod command;
 mod conclusion;
 mod exit;
+mod flags;
 mod print;
 mod stored;
 

@@ -13,13 +13,15 @@ const MAY_CHANGE: [&str; 4] = ["steps", "save_every", "device", "text"];
 ///
 /// # Errors
 /// [`TrainError::Contradiction`] if another setting was given (its name is in `names`) with a value that is
-/// not the stored one.
+/// not the stored one, [`TrainError::Setting`] if it is out of range.
 pub fn settings_for_resume(
     folder: &Path,
     stored: &RunSettings,
     given: &RunSettings,
     names: &BTreeSet<String>,
 ) -> Result<RunSettings, TrainError> {
+    // JSON has no NaN that a contradiction could name.
+    given.train.validate_rates()?;
     let malformed = |error: serde_json::Error| TrainError::malformed(folder, error);
     let mut merged = serde_json::to_value(stored).map_err(malformed)?;
     let wanted = by_name(&serde_json::to_value(given).map_err(malformed)?);

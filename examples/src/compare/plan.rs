@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::train::{
-    OptimizerKind, RunSettings, TrainError, decoder_config, require_vacant, write_atomically,
+    OptimizerKind, RunSettings, TrainError, check_learning_rate, decoder_config,
+    remove_temporary_files, require_vacant, write_atomically,
 };
 
 /// One optimizer at one learning rate.
@@ -95,8 +96,13 @@ impl ComparePlan {
                 reason: "needs at least one value".to_owned(),
             });
         }
-        for run in self.runs() {
-            self.settings_of(run).validate()?;
+        self.settings.validate()?;
+        for arm in &self.arms {
+            let flag = match arm.optimizer {
+                OptimizerKind::MuonClip => "muonclip-lrs",
+                OptimizerKind::AdamW => "adamw-lrs",
+            };
+            check_learning_rate(flag, arm.lr)?;
         }
         decoder_config(&self.settings.model)?;
         Ok(())
@@ -162,6 +168,7 @@ impl ComparePlan {
         }
         require_vacant(folder)?;
         fs::create_dir_all(folder).map_err(|e| TrainError::io(folder, e))?;
+        remove_temporary_files(folder)?;
         let path = Self::file(folder);
         let text =
             serde_json::to_string_pretty(self).map_err(|e| TrainError::malformed(&path, e))?;

@@ -2,8 +2,8 @@ use std::path::Path;
 
 use super::{ComparePlan, Report, RunId, RunState};
 use crate::train::{
-    Interrupt, Outcome, Progress, RunConfig, RunFolder, RunSettings, Task, TrainError,
-    newest_checkpoint, resume, start,
+    Interrupt, LockedFolder, Outcome, Progress, RunConfig, RunFolder, RunSettings, Task,
+    TrainError, newest_checkpoint, resume, start,
 };
 
 /// How a session of comparing ended.
@@ -54,11 +54,12 @@ fn execute_one(
     progress: &mut Progress,
 ) -> Result<Outcome, TrainError> {
     let path = ComparePlan::run_folder(folder, run);
-    if let Ok(begun) = RunFolder::open(&path)
-        && newest_checkpoint(&begun)?.is_some()
-    {
-        let config = continued(&begun, plan.settings_of(run))?;
-        return resume(&begun, &config, task, interrupt, progress);
+    if let Ok(begun) = RunFolder::open(&path) {
+        let begun = LockedFolder::lock(begun)?;
+        if newest_checkpoint(&begun)?.is_some() {
+            let config = continued(&begun, plan.settings_of(run))?;
+            return resume(&begun, &config, task, interrupt, progress);
+        }
     }
     let fresh = RunFolder::create(&path, true)?;
     start(&fresh, plan.settings_of(run), task, interrupt, progress)

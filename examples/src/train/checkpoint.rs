@@ -4,36 +4,14 @@ use std::path::{Path, PathBuf};
 use burn::module::Module;
 use burn::tensor::Device;
 use burn_kimi_model::{Decoder, DecoderConfig};
-use serde::{Deserialize, Serialize};
 
 use super::atomic_file::sync_folder;
-use super::{LanguageModelOptimizer, RunFolder, TrainError};
+use super::position::{Position, PositionFile};
+use super::{LanguageModelOptimizer, RunFolder, TrainError, TrainSettings};
 
 const MODEL_FILE: &str = "model.bpk";
 const OPTIMIZER_FILE: &str = "optimizer.bpk";
 const POSITION_FILE: &str = "position.json";
-const FORMAT: u32 = 1;
-
-/// Where a run stands. The learning rate and the batch of the next step follow from the step number.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Position {
-    format: u32,
-    /// Steps taken.
-    pub(super) step: usize,
-    /// Seconds of training so far.
-    pub(super) seconds: f64,
-}
-
-impl Position {
-    pub(super) fn new(step: usize, seconds: f64) -> Self {
-        Self {
-            format: FORMAT,
-            step,
-            seconds,
-        }
-    }
-}
 
 /// Writes a checkpoint and then removes older ones.
 ///
@@ -44,6 +22,7 @@ impl Position {
 pub(super) fn save(
     folder: &RunFolder,
     position: Position,
+    train: &TrainSettings,
     model: &Decoder,
     optimizer: &LanguageModelOptimizer,
 ) -> Result<(), TrainError> {
@@ -62,11 +41,10 @@ pub(super) fn save(
         .clone()
         .save_file(&model_file)
         .map_err(|e| TrainError::malformed(&model_file, e))?;
-    optimizer.save(&unfinished.join(OPTIMIZER_FILE))?;
-    let position_file = unfinished.join(POSITION_FILE);
-    let text =
-        serde_json::to_string(&position).map_err(|e| TrainError::malformed(&position_file, e))?;
-    fs::write(&position_file, text).map_err(|e| TrainError::io(&position_file, e))?;
+    let optimizer_file = unfinished.join(OPTIMIZER_FILE);
+    optimizer.save(&optimizer_file)?;
+    PositionFile::new(position, train, &model_file, &optimizer_file)?
+        .write(&unfinished.join(POSITION_FILE))?;
 
     sync_files(&unfinished)?;
     fs::rename(&unfinished, &target).map_err(|e| TrainError::io(&target, e))?;
@@ -117,21 +95,19 @@ pub(super) fn load_optimizer(
     fresh.load(&checkpoint.join(OPTIMIZER_FILE))
 }
 
-pub(super) fn load_position(checkpoint: &Path) -> Result<Position, TrainError> {
-    let file = checkpoint.join(POSITION_FILE);
-    let text = fs::read_to_string(&file).map_err(|e| TrainError::io(&file, e))?;
-    let position: Position =
-        serde_json::from_str(&text).map_err(|e| TrainError::malformed(&file, e))?;
-    if position.format != FORMAT {
-        return Err(TrainError::malformed(
-            &file,
-            format!(
-                "format is {}, this program reads format {FORMAT}",
-                position.format
-            ),
-        ));
-    }
-    Ok(position)
+/// The position of a checkpoint, after a check that its files belong together and to `train`.
+pub(super) fn load_position(
+    checkpoint: &Path,
+    train: &TrainSettings,
+) -> Result<Position, TrainError> {
+    let path = checkpoint.join(POSITION_FILE);
+    let file = PositionFile::read(&path)?;
+    file.check_settings(&path, train)?;
+    file.check_files(
+        &checkpoint.join(MODEL_FILE),
+        &checkpoint.join(OPTIMIZER_FILE),
+    )?;
+    Ok(file.position())
 }
 
 /// Complete checkpoints by step, oldest first.

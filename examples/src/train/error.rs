@@ -57,6 +57,22 @@ pub enum TrainError {
         /// The folder.
         path: PathBuf,
     },
+    /// Another process trains the run in the folder.
+    #[error("{}: another process is at work on this run; wait for it to end, or stop it", path.display())]
+    FolderBusy {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Flags that only a new comparison takes were given without one.
+    #[error(
+        "--{}: only together with --compare; a comparison that is resumed takes its learning rates and seeds from \
+         its folder",
+        flags.join(", --")
+    )]
+    NeedsCompare {
+        /// The flags without their dashes.
+        flags: Vec<&'static str>,
+    },
     /// There is no run in the folder.
     #[error("{}: there is no run here (config.json is missing)", path.display())]
     NoRun {

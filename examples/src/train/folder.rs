@@ -1,35 +1,32 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{RunConfig, TrainError, write_atomically};
+use super::atomic_file::is_temporary;
+use super::{LockedFolder, RunConfig, TrainError, write_atomically};
 
 /// The folder of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFolder(PathBuf);
 
 impl RunFolder {
-    /// Makes the folder of a new run.
+    /// Makes the folder of a new run and locks it.
     ///
     /// # Errors
     /// [`TrainError::FolderTaken`] if it holds a run and `overwrite` is not set, [`TrainError::FolderNotEmpty`]
-    /// if it holds anything else: only what a run wrote is ever removed.
-    pub fn create(path: &Path, overwrite: bool) -> Result<Self, TrainError> {
+    /// if it holds anything else: only what a run wrote is ever removed. [`TrainError::FolderBusy`] if another
+    /// process trains in it.
+    pub fn create(path: &Path, overwrite: bool) -> Result<LockedFolder, TrainError> {
         let folder = Self(path.to_owned());
-        if folder.config_file().exists() {
-            if !overwrite {
-                return Err(TrainError::FolderTaken {
-                    path: path.to_owned(),
-                });
-            }
-            folder.remove_run()?;
-        } else {
-            require_vacant(path)?;
-        }
+        folder.require_free(overwrite)?;
         fs::create_dir_all(path).map_err(|e| TrainError::io(path, e))?;
+        let folder = LockedFolder::lock(folder)?;
+        // Another process may have come and gone between the look and the lock.
+        folder.require_free(overwrite)?;
+        folder.remove_run()?;
         Ok(folder)
     }
 
-    /// Opens the folder of an existing run.
+    /// Opens the folder of an existing run for reading; [`LockedFolder::lock`] is for continuing it.
     ///
     /// # Errors
     /// [`TrainError::NoRun`] if there is none.
@@ -102,6 +99,17 @@ impl RunFolder {
         write_atomically(&path, (text + "\n").as_bytes())
     }
 
+    /// A new run may take this folder.
+    fn require_free(&self, overwrite: bool) -> Result<(), TrainError> {
+        match self.config_file().exists() {
+            true if overwrite => Ok(()),
+            true => Err(TrainError::FolderTaken {
+                path: self.0.clone(),
+            }),
+            false => require_vacant(&self.0),
+        }
+    }
+
     /// `config.json` goes last: while it is there, the folder is known as a run's.
     fn remove_run(&self) -> Result<(), TrainError> {
         let checkpoints = self.checkpoints();
@@ -117,13 +125,15 @@ impl RunFolder {
     }
 }
 
-/// `path` is an empty folder, or nothing yet.
+/// `path` is nothing yet, or a folder with nothing in it but what a program that was killed before its first
+/// file left.
 pub(crate) fn require_vacant(path: &Path) -> Result<(), TrainError> {
     let is_vacant = !path.exists()
         || fs::read_dir(path)
             .map_err(|e| TrainError::io(path, e))?
-            .next()
-            .is_none();
+            .all(|entry| {
+                entry.is_ok_and(|entry| is_temporary(&entry) || LockedFolder::is_lock(&entry))
+            });
     match is_vacant {
         true => Ok(()),
         false => Err(TrainError::FolderNotEmpty {

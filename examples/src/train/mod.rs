@@ -5,6 +5,7 @@
 //! DIR/metrics.jsonl                    one line per step
 //! DIR/checkpoint/step-00000100/        model, optimizer and position; complete or absent, never half-written
 //! DIR/loss.svg                         the curves
+//! DIR/.lock                            locked while a process trains the run
 //! ```
 //!
 //! Everything random is a function of the seed and of the step number, and everything else that a step depends
@@ -18,9 +19,11 @@ mod error;
 mod evaluate;
 mod folder;
 mod interrupt;
+mod locked_folder;
 mod metrics;
 mod model;
 mod optimizer;
+mod position;
 mod progress;
 mod ranges;
 mod run;
@@ -29,6 +32,7 @@ mod session;
 mod settings;
 mod task;
 
+pub(crate) use atomic_file::remove_temporary_files;
 pub use atomic_file::write_atomically;
 pub use checkpoint::{load_model, newest_checkpoint};
 pub use config::RunConfig;
@@ -38,6 +42,7 @@ pub use folder::RunFolder;
 pub(crate) use folder::require_vacant;
 pub(crate) use interrupt::EXIT_INTERRUPTED;
 pub use interrupt::Interrupt;
+pub use locked_folder::LockedFolder;
 pub use metrics::{MetricsLine, MetricsLog, read_metrics};
 pub use model::decoder_config;
 pub use optimizer::{LanguageModelOptimizer, OptimizerKind};

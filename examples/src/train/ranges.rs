@@ -1,11 +1,16 @@
 //! The ranges of settings, shared by the programs.
 
-use super::TrainError;
+use super::{ModelSettings, TrainError};
+use crate::text::VOCABULARY;
 
 /// Larger settings are taken for mistakes: they would exhaust the memory instead of giving an error.
 pub(super) const MAX_LAYERS: usize = 1024;
 pub(super) const MAX_WIDTH: usize = 1 << 16;
 const MAX_TOKENS_PER_STEP: usize = 1 << 20;
+const MAX_PARAMETERS: u64 = 1 << 31;
+
+/// A smaller one trains nothing in f32, and its digits would fill the name of a folder.
+const MIN_LEARNING_RATE: f64 = 1e-12;
 
 /// `count` is from 1 to `most`, which is `usize::MAX` where nothing but zero is wrong.
 pub(crate) fn check_count(flag: &'static str, count: usize, most: usize) -> Result<(), TrainError> {
@@ -26,17 +31,38 @@ pub(crate) fn check_batch(batch: usize, seq_len: usize) -> Result<(), TrainError
     )
 }
 
-/// What Burn's schedulers take as a learning rate.
-pub(crate) fn check_learning_rate(lr: f64) -> Result<(), TrainError> {
-    require("lr", lr > 0.0 && lr <= 1.0, || {
-        format!("must be above 0 and at most 1, got {lr}")
+/// `lr`, which `flag` gave, is a learning rate that Burn's schedulers take.
+pub(crate) fn check_learning_rate(flag: &'static str, lr: f64) -> Result<(), TrainError> {
+    require(flag, (MIN_LEARNING_RATE..=1.0).contains(&lr), || {
+        format!("must be from {MIN_LEARNING_RATE:?} to 1, got {lr:?}")
+    })
+}
+
+/// The product of sizes that are each in range still has to fit into a memory. An estimate is enough: the
+/// embedding and the output head, and in every layer the larger of the two attentions and the feed-forward part.
+pub(super) fn check_parameters(settings: &ModelSettings) -> Result<(), TrainError> {
+    let [layers, hidden, heads, ffn, vocabulary] = [
+        settings.layers,
+        settings.hidden,
+        settings.heads,
+        settings.ffn,
+        VOCABULARY,
+    ]
+    .map(|size| size as u64);
+    let attention = hidden * (4 * hidden + 13 * (hidden / heads));
+    let parameters = 2 * vocabulary * hidden + layers * (attention + 3 * hidden * ffn);
+    require("hidden", parameters <= MAX_PARAMETERS, || {
+        format!(
+            "--layers {layers}, --hidden {hidden}, --heads {heads} and --ffn {ffn} make about {parameters} \
+             parameters, and at most {MAX_PARAMETERS} are trained"
+        )
     })
 }
 
 /// `value` is from 0 to 1.
 pub(crate) fn check_fraction(flag: &'static str, value: f64) -> Result<(), TrainError> {
     require(flag, (0.0..=1.0).contains(&value), || {
-        format!("must be from 0 to 1, got {value}")
+        format!("must be from 0 to 1, got {value:?}")
     })
 }
 

@@ -2,10 +2,11 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use burn_kimi_model::{Decoder, DecoderConfig};
 
-use super::checkpoint::{self, Position};
+use super::checkpoint;
+use super::position::Position;
 use super::session::Session;
 use super::{
-    Interrupt, LanguageModelOptimizer, MetricsLog, Outcome, Progress, RunConfig, RunFolder,
+    Interrupt, LanguageModelOptimizer, LockedFolder, MetricsLog, Outcome, Progress, RunConfig,
     RunSettings, Task, TrainError, decoder_config, load_model, newest_checkpoint,
 };
 
@@ -15,7 +16,7 @@ use super::{
 /// [`TrainError`] if the settings make no model, the device is missing, a file cannot be written, or the loss
 /// is no longer finite.
 pub fn start(
-    folder: &RunFolder,
+    folder: &LockedFolder,
     settings: RunSettings,
     task: &Task,
     interrupt: &Interrupt,
@@ -37,7 +38,7 @@ pub fn start(
         model,
         optimizer,
         log,
-        Position::new(0, 0.0),
+        Position::default(),
     )?;
     session.run(interrupt, progress)
 }
@@ -50,7 +51,7 @@ pub fn start(
 /// Those of [`start`]; [`TrainError::NoCheckpoint`], [`TrainError::TextChanged`], [`TrainError::Setting`] if more
 /// steps are taken already, or [`TrainError::Malformed`] if the folder does not hold what `config` says.
 pub fn resume(
-    folder: &RunFolder,
+    folder: &LockedFolder,
     config: &RunConfig,
     task: &Task,
     interrupt: &Interrupt,
@@ -66,8 +67,8 @@ pub fn resume(
     let checkpoint = newest_checkpoint(folder)?.ok_or_else(|| TrainError::NoCheckpoint {
         path: folder.path().to_owned(),
     })?;
-    let position = checkpoint::load_position(&checkpoint)?;
     let train = &config.settings.train;
+    let position = checkpoint::load_position(&checkpoint, train)?;
     if position.step > train.steps {
         return Err(TrainError::Setting {
             flag: "steps",

@@ -5,7 +5,8 @@ use burn::optim::GradientsParams;
 use burn::tensor::Device;
 use burn_kimi_model::Decoder;
 
-use super::checkpoint::{self, Position};
+use super::checkpoint;
+use super::position::Position;
 use super::{
     Interrupt, LanguageModelOptimizer, LearningRates, MetricsLine, MetricsLog, Progress, RunConfig,
     RunFolder, Task, TrainError, batch_loss, evaluate, read_metrics,
@@ -172,8 +173,12 @@ impl<'a> Session<'a> {
     /// A checkpoint cannot be continued from without the lines of its steps, so they reach the disk first.
     fn save(&self) -> Result<(), TrainError> {
         self.log.sync()?;
-        let position = Position::new(self.step, self.seconds());
-        checkpoint::save(self.folder, position, &self.model, &self.optimizer)
+        let position = Position {
+            step: self.step,
+            seconds: self.seconds(),
+        };
+        let train = &self.config.settings.train;
+        checkpoint::save(self.folder, position, train, &self.model, &self.optimizer)
     }
 
     fn draw_chart(&self) -> Result<(), TrainError> {

@@ -4,7 +4,8 @@ use burn_kimi_model::{AttentionPlan, DeviceName, ResidualScheme};
 use serde::{Deserialize, Serialize};
 
 use super::ranges::{
-    MAX_LAYERS, MAX_WIDTH, check_batch, check_count, check_fraction, check_learning_rate, require,
+    MAX_LAYERS, MAX_WIDTH, check_batch, check_count, check_fraction, check_learning_rate,
+    check_parameters, require,
 };
 use super::{OptimizerKind, TrainError};
 
@@ -64,7 +65,7 @@ pub struct TrainSettings {
     /// Optimizer; both get the same learning rate schedule and weight decay
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
     pub optimizer: OptimizerKind,
-    /// Peak learning rate, above 0 and at most 1
+    /// Peak learning rate, from 1e-12 to 1
     #[arg(long, default_value_t = 0.02, value_name = "RATE")]
     pub lr: f64,
     /// Steps of linear warm-up (at most half of --steps), followed by a cosine
@@ -116,7 +117,20 @@ impl ModelSettings {
         check_count("ffn", self.ffn, MAX_WIDTH)?;
         require("hidden", hidden.is_multiple_of(heads), || {
             format!("must be a multiple of --heads {heads}, got {hidden}")
-        })
+        })?;
+        check_parameters(self)
+    }
+}
+
+impl TrainSettings {
+    /// Checks the settings that are no counts.
+    ///
+    /// # Errors
+    /// [`TrainError::Setting`] naming the flag, what was given and what is wanted.
+    pub fn validate_rates(&self) -> Result<(), TrainError> {
+        check_learning_rate("lr", self.lr)?;
+        check_fraction("final-lr", self.final_lr)?;
+        check_fraction("weight-decay", self.weight_decay)
     }
 }
 
@@ -138,9 +152,7 @@ impl RunSettings {
         for (flag, count) in counts {
             check_count(flag, count, usize::MAX)?;
         }
-        check_learning_rate(train.lr)?;
-        check_fraction("final-lr", train.final_lr)?;
-        check_fraction("weight-decay", train.weight_decay)
+        train.validate_rates()
     }
 }
 

@@ -1,4 +1,6 @@
 use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::process::Command;
 
 use burn_kimi_model::DeviceName;
 use clap::error::ErrorKind;
@@ -64,9 +66,11 @@ fn settings_out_of_range_name_their_flag() {
         ("heads", "0"),
         ("hidden", "127"),
         ("hidden", "100000000"),
+        ("hidden", "65536"),
         ("batch", "1000000"),
         ("lr", "0"),
         ("lr", "1.5"),
+        ("lr", "1e-300"),
         ("lr", "nan"),
         ("final-lr", "2"),
         ("weight-decay", "2"),
@@ -119,13 +123,125 @@ fn resuming_takes_stored_settings_and_refuses_contradictions() {
 }
 
 #[test]
+fn sizes_that_are_too_large_together_are_refused() {
+    let validate = |flags: &[&str]| parse(flags).expect("flags").settings.validate();
+    let wide = ["--hidden", "4096", "--heads", "32", "--ffn", "8192"];
+    assert!(validate(&[&wide[..], &["--layers", "8"]].concat()).is_ok());
+    let message = validate(&[&wide[..], &["--layers", "32"]].concat())
+        .expect_err("too many parameters")
+        .to_string();
+    for wanted in ["--layers 32", "--hidden 4096", "--ffn 8192", "2147483648"] {
+        assert!(message.contains(wanted), "{wanted}: {message}");
+    }
+}
+
+#[test]
+fn a_comparison_names_the_list_with_a_wrong_rate() {
+    for (flag, value) in [
+        ("adamw-lrs", "0.1,7"),
+        ("muonclip-lrs", "1e-300"),
+        ("lr", "nan"),
+    ] {
+        let place = Place::new();
+        let flag = format!("--{flag}");
+        let message = stderr(&finish(place.train_lm(&["--compare", &flag, value]), 2));
+        assert!(
+            message.contains(&format!("error: {flag}: must be from 1e-12 to 1")),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn flags_of_a_new_comparison_are_refused_without_one() {
+    let place = Place::new();
+    finish(place.tiny(&["--steps", "1", "--out", "run"]), 0);
+    let mut compare = place.tiny(&["--compare", "--steps", "1", "--out", "compare"]);
+    compare.args([
+        "--adamw-lrs",
+        "0.01",
+        "--seeds",
+        "0",
+        "--only",
+        "adamw-lr0.01/0",
+    ]);
+    finish(compare, 0);
+    for folder in ["run", "compare"] {
+        for flags in [
+            &["--seeds", "4"][..],
+            &["--adamw-lrs", "0.01"],
+            &["--muonclip-lrs", "0.1"],
+        ] {
+            let line = [&["--resume", folder][..], flags].concat();
+            let message = stderr(&finish(place.train_lm(&line), 2));
+            assert!(
+                message.contains(flags[0]) && message.contains("--compare"),
+                "{message}"
+            );
+        }
+    }
+    let both = ["--resume", "compare", "--seeds", "4", "--adamw-lrs", "0.1"];
+    let message = stderr(&finish(place.train_lm(&both), 2));
+    assert!(message.contains("--adamw-lrs, --seeds"), "{message}");
+
+    for flags in [&["--report"][..], &["--report", "--out", "new"]] {
+        let message = stderr(&finish(place.tiny(flags), 2));
+        assert!(
+            message.contains("--report") || message.contains("--resume"),
+            "{message}"
+        );
+    }
+    assert!(!place.path("new").exists() && !place.path("runs").exists());
+}
+
+#[test]
+fn a_rate_that_is_no_number_contradicts_nothing_but_is_refused() {
+    let place = Place::new();
+    finish(place.tiny(&["--steps", "1", "--out", "run"]), 0);
+    let message = stderr(&finish(
+        place.train_lm(&["--resume", "run", "--lr", "NaN"]),
+        2,
+    ));
+    assert!(
+        message.contains("--lr: must be from 1e-12 to 1, got NaN"),
+        "{message}"
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn errors_that_cannot_be_written_keep_their_exit_status() {
+    let place = Place::new();
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("a device")
+    };
+    for (flags, status) in [(["--lr", "7"], 2), (["--text", "absent.txt"], 1)] {
+        for program in [
+            env!("CARGO_BIN_EXE_train-lm"),
+            env!("CARGO_BIN_EXE_supervised"),
+        ] {
+            let mut command = Command::new(program);
+            command
+                .current_dir(place.path(""))
+                .args(flags)
+                .stderr(full());
+            let ended = command.status().expect("the program starts");
+            assert_eq!(ended.code(), Some(status), "{program} {flags:?}");
+        }
+    }
+}
+
+#[test]
 fn the_program_reports_errors_with_their_exit_status() {
     let place = Place::new();
     let wrong = |flags: &[&str], status| stderr(&finish(place.train_lm(flags), status));
     assert!(wrong(&["--lr", "7"], 2).contains("--lr"));
     assert!(wrong(&["--text", "absent.txt"], 1).contains("absent.txt"));
     assert!(wrong(&["--resume", "absent"], 1).contains("no run here"));
-    assert!(wrong(&["--device", "cuda"], 1).contains("--features cuda"));
+    assert!(wrong(&["--device", "cuda"], 2).contains("--features cuda"));
     assert!(wrong(&["--residual", "block:99"], 2).contains("99 blocks"));
     assert!(wrong(&["--attention", "hybrid:18446744073709551615"], 2).contains("kda_per_mla"));
     assert!(wrong(&["--prompt", ""], 2).contains("--prompt"));

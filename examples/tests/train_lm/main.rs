@@ -6,6 +6,7 @@ mod chart;
 mod command_line;
 mod compare;
 mod default_text;
+mod folders;
 mod metrics;
 mod program;
 mod progress;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use examples::cli::Cli;
 use examples::compare::ComparePlan;
-use examples::train::{RunFolder, TrainError};
+use examples::train::{RunFolder, TrainError, newest_checkpoint};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -75,6 +75,70 @@ fn config_json_holds_the_model_that_its_settings_give() {
 }
 
 #[test]
+fn a_checkpoint_holds_the_files_that_were_saved_together() {
+    for optimizer in ["adamw", "muonclip"] {
+        let place = Place::new();
+        let checkpoint_of = |name: &str, seed: &str| {
+            let flags = ["--steps", "2", "--optimizer", optimizer, "--seed", seed];
+            let mut command = place.tiny(&flags);
+            command.args(["--out", name]);
+            finish(command, 0);
+            let folder = RunFolder::open(&place.path(name)).expect("a run");
+            newest_checkpoint(&folder)
+                .expect("a folder")
+                .expect("a checkpoint")
+        };
+        let (checkpoint, other) = (checkpoint_of("run", "0"), checkpoint_of("other", "1"));
+        let resume = |status| {
+            let command = place.train_lm(&["--resume", "run", "--steps", "3"]);
+            stderr(&finish(command, status))
+        };
+        for (file, replacement) in [
+            ("optimizer.bpk", checkpoint.join("model.bpk")),
+            ("optimizer.bpk", other.join("optimizer.bpk")),
+            ("model.bpk", other.join("model.bpk")),
+        ] {
+            let path = checkpoint.join(file);
+            let original = fs::read(&path).expect("a file");
+            fs::copy(replacement, &path).expect("a copy");
+            let message = resume(1);
+            assert!(message.contains(file), "{file}: {message}");
+            fs::write(&path, original).expect("the file as it was");
+        }
+        resume(0);
+    }
+}
+
+#[test]
+fn a_checkpoint_belongs_to_the_optimizer_and_the_seed_of_its_run() {
+    let place = Place::new();
+    finish(
+        place.tiny(&["--steps", "2", "--optimizer", "adamw", "--out", "run"]),
+        0,
+    );
+    let path = place.path("run/config.json");
+    let original = read(&path);
+    for (pointer, value, wanted) in [
+        (
+            "/settings/train/optimizer",
+            json!("muonclip"),
+            "config.json has optimizer muonclip",
+        ),
+        ("/settings/train/seed", json!(7), "seed 7"),
+    ] {
+        write_changed(&path, &original, pointer, value);
+        let message = stderr(&finish(
+            place.train_lm(&["--resume", "run", "--steps", "3"]),
+            1,
+        ));
+        assert!(
+            message.contains("position.json") && message.contains(wanted),
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn compare_json_is_checked_like_config_json() {
     let folder = TempDir::new().expect("a temporary folder");
     let settings = Cli::parse_line(["train-lm"].iter().chain(&FLAGS))
@@ -94,7 +158,7 @@ fn compare_json_is_checked_like_config_json() {
             json!([{"optimizer": "muonclip", "lr": 0.1}]),
             "adamw-lrs",
         ),
-        ("/arms/1/lr", json!(2), "--lr"),
+        ("/arms/1/lr", json!(2), "--adamw-lrs"),
         ("/seeds", json!([]), "seeds"),
         ("/settings/train/steps", json!(0), "--steps"),
         ("/settings/model/residual", json!("block:99"), "99 blocks"),

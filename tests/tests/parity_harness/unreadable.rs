@@ -251,11 +251,12 @@ fn value_heads_that_are_no_multiple_of_the_heads() {
 
 #[test]
 fn an_empty_axis_where_nothing_could_be_computed() {
-    let empty: [(&str, &str, &[usize]); 6] = [
+    let empty: [(&str, &str, &[usize]); 7] = [
         ("kda/small", "in.q", &[0, 70, 2, 16]),
         ("kda/small", "in.q", &[2, 70, 2, 0]),
         ("kda/small", "in.v", &[2, 70, 2, 0]),
         ("attnres/n9", "in.v", &[0, 2, 7, 32]),
+        ("attnres_stack/full", "in.x", &[0, 4, 16]),
         ("attnres_stack/full", "in.x", &[2, 4, 0]),
         ("muon/wide", "in.w0", &[0, 80]),
     ];
