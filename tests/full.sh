@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# What is too long for every change. Times are of two cores.
+# What is too long for every change; each part says at its end how long it took.
 #
-#   tests/full.sh parity-wgpu   about 12 minutes cold: every fixture on software Vulkan (or the GPU that wgpu finds)
-#   tests/full.sh train         about 10 minutes: the default training run, and what it must reach
-#   tests/full.sh benches       about 10 minutes: every criterion benchmark
+#   tests/full.sh parity-wgpu   every fixture on software Vulkan, or on the GPU that wgpu finds
+#   tests/full.sh train         the default training run, and what it must reach
+#   tests/full.sh benches       every criterion benchmark
 #   tests/full.sh               all of them
+#
+# Most of parity-wgpu is compiling Burn's GPU backends. Software Vulkan needs the Debian packages mesa-vulkan-drivers and libvulkan1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,10 +23,20 @@ train() {
 
 benches() { cargo bench --workspace --benches; }
 
+timed() {
+    local start=$SECONDS
+    "$1"
+    printf '%s took %d s\n' "$1" $((SECONDS - start))
+}
+
 case "${1:-all}" in
-parity-wgpu) parity_wgpu ;;
-train) train ;;
-benches) benches ;;
-all) parity_wgpu && train && benches ;;
-*) sed -n '2,8p' "$0" && exit 2 ;;
+parity-wgpu) timed parity_wgpu ;;
+train) timed train ;;
+benches) timed benches ;;
+all)
+    timed parity_wgpu
+    timed train
+    timed benches
+    ;;
+*) sed -n '2,9p' "$0" && exit 2 ;;
 esac
