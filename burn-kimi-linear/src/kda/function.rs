@@ -6,7 +6,7 @@ use super::{KdaState, chunked, reference};
 /// The chunk that [`kda`] works in when no other is asked for.
 ///
 /// The work inside a chunk grows with its square, the steps between chunks with their number: the README has the times of 16, 32
-/// and 64. The smallest wins at the widths of small models.
+/// and 64.
 const DEFAULT_CHUNK_SIZE: usize = 16;
 
 /// Settings of the [`kda`] operator.
