@@ -13,6 +13,20 @@ pub enum ForgetGate {
     LowerBound(f64),
 }
 
+impl ForgetGate {
+    /// # Panics
+    ///
+    /// If a lower bound is not a negative number.
+    pub(super) fn check(self) {
+        if let Self::LowerBound(bound) = self {
+            assert!(
+                bound < 0.0 && bound.is_finite(),
+                "kda_gate: the lower bound must be a negative number, got {bound}"
+            );
+        }
+    }
+}
+
 /// The forget gate: from the projection `x` to the natural logarithm of the decay.
 ///
 /// # Shapes
@@ -31,6 +45,7 @@ pub fn kda_gate(
     dt_bias: Tensor<2>,
     gate: ForgetGate,
 ) -> Tensor<4> {
+    gate.check();
     let [_, _, heads, key_dim] = x.dims();
     assert_shape!(dt_bias, [heads, key_dim]);
     let dtype = compute_dtype(x.dtype());
@@ -49,10 +64,6 @@ pub fn kda_gate(
             }
         }
         ForgetGate::LowerBound(bound) => {
-            assert!(
-                bound < 0.0 && bound.is_finite(),
-                "kda_gate: the lower bound must be a negative number, got {bound}"
-            );
             let x = match rate {
                 Some(rate) => x * rate,
                 None => x,

@@ -22,15 +22,30 @@
 //!
 //! Source: Kimi Linear, arXiv 2510.26692, equation 1.
 
-mod chunked;
-mod decay;
+#[cfg(feature = "kernels")]
+mod autodiff;
+#[cfg(feature = "flex")]
+mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
+#[cfg(feature = "kernels")]
+mod definition;
 mod function;
 mod gate;
-mod input;
-mod reference;
+mod inputs;
+#[cfg(feature = "kernels")]
+mod kernel;
+mod options;
+mod path;
+mod plan;
+mod primitive;
+mod projections;
 mod state;
 
-pub use function::{KdaOptions, kda};
+pub use function::kda;
 pub use gate::{ForgetGate, kda_gate};
-pub use reference::kda_reference;
+pub use options::KdaOptions;
+pub use path::{KdaPath, NoKdaKernel};
+pub use primitive::kda_reference;
+pub use projections::{KdaGate, KdaProjections, kda_projected};
 pub use state::KdaState;

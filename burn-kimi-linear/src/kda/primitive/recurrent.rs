@@ -1,11 +1,13 @@
 use burn::tensor::Tensor;
 
-use super::input::KdaInput;
-use super::{KdaOptions, KdaState};
+use super::{Prepared, by_sequence};
+use crate::kda::inputs::KdaInputs;
+use crate::kda::plan::Preparation;
+use crate::kda::{KdaOptions, KdaState};
 
 /// KDA by its definition, one token after the other.
 ///
-/// Same inputs, outputs and panics as [`kda`](super::kda). This is the oracle that every faster path is compared with; it is
+/// Same inputs, outputs and panics as [`kda`](crate::kda::kda). This is the oracle that every faster path is compared with; it is
 /// differentiable, and slow on long sequences.
 pub fn kda_reference(
     q: Tensor<4>,
@@ -16,26 +18,26 @@ pub fn kda_reference(
     initial_state: Option<KdaState>,
     options: &KdaOptions,
 ) -> (Tensor<4>, KdaState) {
-    let dtype = v.dtype();
-    let input = KdaInput::new(q, k, v, g, beta, initial_state, options);
-    let (o, state) = recurrent(input);
-    (o.cast(dtype), KdaState::from_key_value(state))
+    let preparation = Preparation::None;
+    let inputs = KdaInputs::new([q, k, v, g], beta, initial_state, preparation, options);
+    let (o, state) = if inputs.is_empty() {
+        (inputs.v.zeros_like(), inputs.state)
+    } else {
+        by_sequence(inputs, recurrent)
+    };
+    (o, KdaState::from_key_value(state))
 }
 
 /// The output, `[B, T, HV, V]`, and the state after it.
-pub(super) fn recurrent(input: KdaInput) -> (Tensor<4>, Tensor<4>) {
-    if input.is_empty() {
-        return (input.v, input.state);
-    }
-    let KdaInput {
+pub(super) fn recurrent(sequence: Prepared) -> (Tensor<4>, Tensor<4>) {
+    let Prepared {
         q,
         k,
         v,
         g,
         beta,
         mut state,
-        ..
-    } = input;
+    } = sequence;
     let [batch, tokens, heads, key_dim] = k.dims();
     let [_, _, _, value_dim] = v.dims();
     let row = |x: &Tensor<4>, t: usize| x.clone().narrow(1, t, 1).swap_dims(1, 2);

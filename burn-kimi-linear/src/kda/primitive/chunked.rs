@@ -16,21 +16,20 @@
 use burn::tensor::Tensor;
 
 use super::decay::{Decay, Level};
-use super::input::KdaInput;
+use super::Prepared;
 
 /// `[chunks, B * HV, ..]`: chunks lead, so that the walk over them takes contiguous views.
 type Chunks = Tensor<4>;
 
-pub(super) fn chunked(input: KdaInput, chunk_size: usize) -> (Tensor<4>, Tensor<4>) {
-    let KdaInput {
+pub(super) fn chunked(sequence: Prepared, chunk_size: usize) -> (Tensor<4>, Tensor<4>) {
+    let Prepared {
         q,
         k,
         v,
         g,
         beta,
         state,
-        ..
-    } = input;
+    } = sequence;
     let [batch, tokens, heads, value_dim] = v.dims();
     let [_, _, key_dim, _] = state.dims();
     let rows = batch * heads;
