@@ -1,12 +1,15 @@
-//! KDA from primitive operations, at the sizes of the project's targets: `cargo bench -p burn-kimi-linear --bench kda`.
+//! KDA by the kernel and from primitive operations, at the sizes of the project's targets:
+//! `cargo bench -p burn-kimi-linear --bench kda`. One element is one token of one head.
 
 use burn::tensor::{Device, Distribution, Tensor, activation::log_sigmoid};
+use burn_kimi_linear::kda::KdaPath;
 use burn_kimi_linear::{KdaOptions, KdaState, kda};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 const TOKENS: usize = 2048;
 const HEADS: usize = 4;
 const HEAD_DIM: usize = 128;
+const PATHS: [(&str, KdaPath); 2] = [("flex", KdaPath::Kernel), ("primitive", KdaPath::Primitive)];
 
 struct Inputs {
     q: Tensor<4>,
@@ -51,9 +54,15 @@ impl Inputs {
             options,
         )
     }
+
+    /// Forward and backward, with the sum of the outputs by row as the loss.
+    fn train(&self, options: &KdaOptions) {
+        let gradients = self.run(None, options).0.sum_dim(3).sum().backward();
+        self.g.grad(&gradients).expect("g is tracked").into_data();
+    }
 }
 
-/// One element is one token of one head, so criterion's time over its throughput is the figure of the targets.
+/// So that criterion's time over its throughput is the figure of the targets.
 fn token_heads(tokens: usize, heads: usize) -> Throughput {
     Throughput::Elements((tokens * heads) as u64)
 }
@@ -62,13 +71,16 @@ fn forward(c: &mut Criterion) {
     let mut group = c.benchmark_group("kda/forward");
     group.sample_size(10).throughput(token_heads(TOKENS, HEADS));
     let inputs = Inputs::random(TOKENS, HEADS, &Device::flex());
-    for chunk_size in [16, 32, 64] {
-        let options = KdaOptions::new().with_chunk_size(chunk_size);
-        let id = BenchmarkId::new(
-            "primitive",
-            format!("B1 T{TOKENS} H{HEADS} D{HEAD_DIM} chunk {chunk_size}"),
-        );
-        group.bench_function(id, |b| b.iter(|| inputs.run(None, &options).0.into_data()));
+    for (name, path) in PATHS {
+        for chunk_size in [16, 32, 64] {
+            let options = KdaOptions::new()
+                .with_chunk_size(chunk_size)
+                .with_path(path);
+            let size = format!("B1 T{TOKENS} H{HEADS} D{HEAD_DIM} chunk {chunk_size}");
+            group.bench_function(BenchmarkId::new(name, size), |b| {
+                b.iter(|| inputs.run(None, &options).0.into_data())
+            });
+        }
     }
     group.finish();
 }
@@ -77,34 +89,63 @@ fn forward_backward(c: &mut Criterion) {
     let mut group = c.benchmark_group("kda/forward_backward");
     group.sample_size(10).throughput(token_heads(TOKENS, HEADS));
     let inputs = Inputs::random(TOKENS, HEADS, &Device::flex().autodiff()).tracked();
-    let options = KdaOptions::new();
-    let id = BenchmarkId::new("primitive", format!("B1 T{TOKENS} H{HEADS} D{HEAD_DIM}"));
-    group.bench_function(id, |b| {
-        b.iter(|| {
-            let gradients = inputs.run(None, &options).0.sum().backward();
-            inputs.g.grad(&gradients).expect("g is tracked").into_data()
-        })
-    });
+    for (name, path) in PATHS {
+        for chunk_size in [16, 32, 64] {
+            let options = KdaOptions::new()
+                .with_chunk_size(chunk_size)
+                .with_path(path);
+            let size = format!("B1 T{TOKENS} H{HEADS} D{HEAD_DIM} chunk {chunk_size}");
+            group.bench_function(BenchmarkId::new(name, size), |b| {
+                b.iter(|| inputs.train(&options))
+            });
+        }
+    }
     group.finish();
 }
 
+/// Time against length: the quotient must not grow.
+fn length(c: &mut Criterion) {
+    let mut group = c.benchmark_group("kda/length");
+    group.sample_size(10);
+    for tokens in [1 << 10, 1 << 12, 1 << 14, 1 << 16] {
+        group.throughput(token_heads(tokens, HEADS));
+        let inputs = Inputs::random(tokens, HEADS, &Device::flex().autodiff()).tracked();
+        let size = format!("B1 T{tokens} H{HEADS} D{HEAD_DIM}");
+        group.bench_function(BenchmarkId::new("flex", size), |b| {
+            b.iter(|| inputs.train(&KdaOptions::new()))
+        });
+    }
+    group.finish();
+}
+
+/// One token from one state again and again, and from 32 states in turn, which no cache holds.
 fn decode(c: &mut Criterion) {
     const DECODE_HEADS: usize = 32;
     let mut group = c.benchmark_group("kda/decode");
     group.throughput(token_heads(1, DECODE_HEADS));
     let device = Device::flex();
     let inputs = Inputs::random(1, DECODE_HEADS, &device);
-    let options = KdaOptions::new();
-    let state = KdaState::zeros([1, DECODE_HEADS, HEAD_DIM, HEAD_DIM], &device);
-    let id = BenchmarkId::new("primitive", format!("B1 H{DECODE_HEADS} D{HEAD_DIM}"));
-    group.bench_function(id, |b| {
-        b.iter(|| {
-            let (o, state) = inputs.run(Some(state.clone()), &options);
-            (o.into_data(), state)
-        })
-    });
+    for (name, path) in PATHS {
+        let options = KdaOptions::new().with_path(path);
+        for states in [1, 32] {
+            let size = format!("B1 H{DECODE_HEADS} D{HEAD_DIM} states {states}");
+            group.bench_function(BenchmarkId::new(name, size), |b| {
+                let shape = [1, DECODE_HEADS, HEAD_DIM, HEAD_DIM];
+                let mut pool: Vec<_> = (0..states)
+                    .map(|_| Some(KdaState::zeros(shape, &device)))
+                    .collect();
+                let mut turn = 0;
+                b.iter(|| {
+                    let (o, state) = inputs.run(pool[turn].take(), &options);
+                    pool[turn] = Some(state);
+                    turn = (turn + 1) % states;
+                    o.into_data()
+                })
+            });
+        }
+    }
     group.finish();
 }
 
-criterion_group!(benches, forward, forward_backward, decode);
+criterion_group!(benches, forward, forward_backward, decode, length);
 criterion_main!(benches);

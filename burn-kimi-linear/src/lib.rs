@@ -6,7 +6,10 @@ mod layers;
 mod plan;
 mod precision;
 
-pub use kda::{ForgetGate, KdaOptions, KdaState, kda, kda_gate};
+pub use kda::{
+    ForgetGate, KdaGate, KdaOptions, KdaProjections, KdaState, StateBytesError, kda, kda_gate,
+    kda_projected,
+};
 pub use layers::{
     GatedRmsNorm, GatedRmsNormConfig, KimiDeltaAttention, KimiDeltaAttentionConfig,
     KimiDeltaAttentionState, MultiHeadLatentAttention, MultiHeadLatentAttentionConfig,

@@ -99,7 +99,8 @@ impl<B: Backend + KdaOps> Backward<B, 8> for Anchor {
             plan,
             shelf,
         } = ops.state;
-        let [o_grad, state_grad] = std::mem::take(&mut *shelf.lock().expect("nothing panics with it"));
+        let [o_grad, state_grad] =
+            std::mem::take(&mut *shelf.lock().expect("nothing panics with it"));
         let or_zeros = |grad: Option<FloatTensor<B>>, like: &FloatTensor<B>| {
             grad.unwrap_or_else(|| {
                 B::float_zeros(like.shape(), &like.device(), like.dtype().into())

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use burn::backend::{Backend, ExtensionType, backend_extension, tensor::FloatTensor};
 #[cfg(feature = "cube")]
 use burn::backend::fusion::custom::TensorSpec;
+use burn::backend::{Backend, ExtensionType, backend_extension, tensor::FloatTensor};
 
 use super::plan::KdaPlan;
 

@@ -112,6 +112,24 @@ impl KdaInputs {
         self
     }
 
+    /// The same inputs outside of any gradient graph.
+    pub(super) fn without_gradients(self) -> Self {
+        if !self.v.device().is_autodiff() {
+            return self;
+        }
+        Self {
+            q: self.q.inner(),
+            k: self.k.inner(),
+            v: self.v.inner(),
+            g: self.g.inner(),
+            beta: self.beta.inner(),
+            a_log: self.a_log.map(Tensor::inner),
+            dt_bias: self.dt_bias.map(Tensor::inner),
+            state: self.state.inner(),
+            plan: self.plan,
+        }
+    }
+
     /// Whether there is no token to work on.
     pub(super) fn is_empty(&self) -> bool {
         self.plan.sequences.iter().all(|sequence| sequence.len == 0)

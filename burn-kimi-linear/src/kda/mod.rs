@@ -41,6 +41,9 @@ mod plan;
 mod primitive;
 mod projections;
 mod state;
+pub(crate) mod state_file;
+mod summary;
+mod verify;
 
 pub use function::kda;
 pub use gate::{ForgetGate, kda_gate};
@@ -49,3 +52,7 @@ pub use path::{KdaPath, NoKdaKernel};
 pub use primitive::kda_reference;
 pub use projections::{KdaGate, KdaProjections, kda_projected};
 pub use state::KdaState;
+pub(crate) use state::MEMORY_DTYPES;
+pub use state_file::StateBytesError;
+pub use summary::{KdaPart, KdaSummary, kda_context_parallel, kda_summary};
+pub use verify::{KdaSnapshots, kda_verify, kda_verify_projected};

@@ -180,7 +180,9 @@ impl Lengths {
                     "kda: cumulative lengths go to {}, but there are {tokens} tokens",
                     offsets[offsets.len() - 1]
                 );
-                let spans = offsets.windows(2).map(|ends| (0, ends[0], ends[1] - ends[0]));
+                let spans = offsets
+                    .windows(2)
+                    .map(|ends| (0, ends[0], ends[1] - ends[0]));
                 spans.collect()
             }
         }

@@ -15,7 +15,9 @@ pub enum KdaPath {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoKdaKernel {
     /// The device's backend has none, or the crate was built without the feature that brings it.
-    #[error("there is no KDA kernel for {device} in this build; the features of burn-kimi-linear bring them")]
+    #[error(
+        "there is no KDA kernel for {device} in this build; the features of burn-kimi-linear bring them"
+    )]
     Device {
         /// The device.
         device: String,
@@ -27,7 +29,9 @@ pub enum NoKdaKernel {
         dtype: DType,
     },
     /// The heads are wider than the GPU kernels' tiles.
-    #[error("there is no KDA kernel on {device} for heads of width K = {key_dim}; 256 is the widest")]
+    #[error(
+        "there is no KDA kernel on {device} for heads of width K = {key_dim}; 256 is the widest"
+    )]
     KeyDim {
         /// The device.
         device: String,
@@ -39,10 +43,7 @@ pub enum NoKdaKernel {
 impl KdaPath {
     /// Whether there is a kernel for values of `dtype` and keys of width `key_dim` on `device`, or why not.
     pub fn kernel_for(device: &Device, dtype: DType, key_dim: usize) -> Result<(), NoKdaKernel> {
-        if !matches!(
-            dtype,
-            DType::F32 | DType::Flex32 | DType::F16 | DType::BF16
-        ) {
+        if !matches!(dtype, DType::F32 | DType::Flex32 | DType::F16 | DType::BF16) {
             return Err(NoKdaKernel::Dtype { dtype });
         }
         backend_has_kernel(&device.clone().inner(), key_dim)
@@ -69,6 +70,7 @@ impl KdaPath {
 }
 
 #[cfg(feature = "kernels")]
+#[cfg_attr(not(feature = "cube"), allow(unused_variables))] // Only the GPU kernels have a widest key.
 fn backend_has_kernel(device: &Device, key_dim: usize) -> Result<(), NoKdaKernel> {
     use burn::backend::DispatchDevice;
     match device.as_dispatch() {

@@ -47,7 +47,10 @@ pub fn kda_projected(
     initial_state: Option<KdaState>,
     options: &KdaOptions,
 ) -> (Tensor<4>, KdaState) {
-    run(prepare_inputs(projections, gate, initial_state, options), options)
+    run(
+        prepare_inputs(projections, gate, initial_state, options),
+        options,
+    )
 }
 
 pub(super) fn prepare_inputs(
@@ -57,10 +60,20 @@ pub(super) fn prepare_inputs(
     options: &KdaOptions,
 ) -> KdaInputs {
     gate.gate.check();
-    let KdaProjections { q, k, v, decay, write } = projections;
+    let KdaProjections {
+        q,
+        k,
+        v,
+        decay,
+        write,
+    } = projections;
     let preparation = Preparation::Projections {
         gate: gate.gate,
-        write_scale: if gate.allow_negative_eigenvalues { 2.0 } else { 1.0 },
+        write_scale: if gate.allow_negative_eigenvalues {
+            2.0
+        } else {
+            1.0
+        },
     };
     KdaInputs::new([q, k, v, decay], write, initial_state, preparation, options)
         .with_gate(gate.a_log, gate.dt_bias)

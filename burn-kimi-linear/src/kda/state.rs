@@ -1,9 +1,17 @@
 use burn::tensor::{DType, Device, Tensor};
 
+use super::state_file::{self, Reader, StateBytesError};
+
+/// What a memory may be stored as.
+pub(crate) const MEMORY_DTYPES: [DType; 2] = [DType::F32, DType::F64];
+
 /// The memory of a KDA layer: one `K x V` matrix for every sequence and value head.
 ///
 /// Implementations disagree on whether keys or values come first, and with `K = V` a mix-up goes unnoticed.
 /// The order is therefore part of every name here; inside, it is `[B, HV, K, V]`.
+///
+/// A state is a value: a clone is a snapshot to come back to or a fork to go on from, costs nothing, and is copied only when one of the two
+/// moves on. A step that holds the only reference to its state updates it where it is.
 ///
 /// The state is kept in `f32` whatever the dtype of the sequence (in `f64` for `f64` sequences).
 #[derive(Clone, Debug)]
@@ -41,5 +49,25 @@ impl KdaState {
     /// `[B, HV, K, V]`.
     pub fn dims(&self) -> [usize; 4] {
         self.key_value.dims()
+    }
+
+    /// The same state on another device.
+    pub fn to_device(self, device: &Device) -> Self {
+        Self::from_key_value(self.key_value.to_device(device))
+    }
+
+    /// The state as bytes: safetensors, with format, version and layout in the metadata.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        state_file::write(vec![("memory", self.key_value.to_data())])
+    }
+
+    /// The state that [`to_bytes`](Self::to_bytes) wrote.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are no such file, of another version or layout, or the tensor in it is missing or of another rank or dtype.
+    pub fn from_bytes(bytes: &[u8], device: &Device) -> Result<Self, StateBytesError> {
+        let memory = Reader::new(bytes)?.tensor("memory", &MEMORY_DTYPES, device)?;
+        Ok(Self::from_key_value(memory))
     }
 }

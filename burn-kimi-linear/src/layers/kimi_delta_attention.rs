@@ -1,16 +1,14 @@
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
-use burn::tensor::{
-    Device, Distribution, Tensor,
-    activation::{sigmoid, silu},
-    assert_shape,
-};
+use burn::tensor::{Device, Distribution, Tensor, activation::silu, assert_shape};
 
 use super::projection::projection;
-use super::{GatedRmsNorm, GatedRmsNormConfig, ShortConvolution, ShortConvolutionConfig};
-use crate::kda::{ForgetGate, KdaOptions, KdaState, kda, kda_gate};
-use crate::precision::compute_dtype;
+use super::{
+    GatedRmsNorm, GatedRmsNormConfig, KimiDeltaAttentionState, ShortConvolution,
+    ShortConvolutionConfig,
+};
+use crate::kda::{ForgetGate, KdaGate, KdaOptions, KdaProjections, KdaState, kda_projected};
 
 /// Settings of a [`KimiDeltaAttention`] layer.
 #[derive(Config, Debug)]
@@ -81,11 +79,7 @@ impl KimiDeltaAttentionConfig {
                 .init(device),
             o_proj: projection(value_width, self.d_model, device),
             gate: self.gate,
-            write_scale: if self.allow_negative_eigenvalues {
-                2.0
-            } else {
-                1.0
-            },
+            allow_negative_eigenvalues: self.allow_negative_eigenvalues,
         }
     }
 }
@@ -128,16 +122,7 @@ pub struct KimiDeltaAttention {
     #[module(skip)]
     gate: ForgetGate,
     #[module(skip)]
-    write_scale: f64,
-}
-
-/// What a [`KimiDeltaAttention`] layer remembers of the tokens before: constant in size, whatever their number.
-#[derive(Clone, Debug)]
-pub struct KimiDeltaAttentionState {
-    /// The memory matrices.
-    pub memory: KdaState,
-    /// The last inputs of the convolutions of queries, keys and values, `[B, conv_size - 1, channels]` each.
-    pub windows: [Tensor<3>; 3],
+    allow_negative_eigenvalues: bool,
 }
 
 impl KimiDeltaAttention {
@@ -191,24 +176,15 @@ impl KimiDeltaAttention {
             .forward(self.v_proj.forward(x.clone()), v_window);
 
         let decay = self.f_b_proj.forward(self.f_a_proj.forward(x.clone()));
-        let g = kda_gate(
-            decay.reshape(gates),
-            Some(self.a_log.val()),
-            self.dt_bias.val(),
-            self.gate,
-        );
-        let write = self.b_proj.forward(x.clone()).cast(g.dtype());
-        let beta = sigmoid(write) * self.write_scale;
-
-        let (o, memory) = kda(
-            unit_length(silu(q).reshape(keys)),
-            unit_length(silu(k).reshape(keys)),
-            silu(v).reshape(values),
-            g,
-            beta,
-            memory,
-            &KdaOptions::new(),
-        );
+        let write = self.b_proj.forward(x.clone());
+        let projections = KdaProjections {
+            q: silu(q).reshape(keys),
+            k: silu(k).reshape(keys),
+            v: silu(v).reshape(values),
+            decay: decay.reshape(gates),
+            write,
+        };
+        let (o, memory) = kda_projected(projections, self.gate(), memory, &KdaOptions::new());
         let gate = self.g_b_proj.forward(self.g_a_proj.forward(x));
         let o = self.o_norm.forward(o, gate.reshape(values));
         let state = KimiDeltaAttentionState {
@@ -221,6 +197,15 @@ impl KimiDeltaAttention {
 }
 
 impl KimiDeltaAttention {
+    fn gate(&self) -> KdaGate {
+        KdaGate {
+            gate: self.gate,
+            a_log: Some(self.a_log.val()),
+            dt_bias: self.dt_bias.val(),
+            allow_negative_eigenvalues: self.allow_negative_eigenvalues,
+        }
+    }
+
     /// The state before the first token, for inputs like `x`.
     fn init_state(&self, batch: usize, x: &Tensor<3>) -> KimiDeltaAttentionState {
         let [value_heads, key_dim] = self.dt_bias.dims();
@@ -236,15 +221,6 @@ impl KimiDeltaAttention {
             windows: [&self.q_conv1d, &self.k_conv1d, &self.v_conv1d].map(window),
         }
     }
-}
-
-/// `x / sqrt(sum(x^2) + 1e-6)` over the last axis: the epsilon is added to the sum, not to the norm.
-fn unit_length(x: Tensor<4>) -> Tensor<4> {
-    const EPSILON: f64 = 1e-6;
-    let dtype = x.dtype();
-    let x = x.cast(compute_dtype(dtype));
-    let length = (x.clone().square().sum_dim(3) + EPSILON).sqrt();
-    (x / length).cast(dtype)
 }
 
 fn initial_a_log(heads: usize, gate: ForgetGate, device: &Device) -> Param<Tensor<1>> {

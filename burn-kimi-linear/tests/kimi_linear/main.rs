@@ -2,14 +2,19 @@
 //! properties that callers rely on.
 
 mod closeness;
+mod engines;
 mod gate;
 mod gated_norm;
 mod kda_cases;
 mod kda_forward;
 mod kda_gradient;
+mod kda_kernels;
 mod kda_numerics;
 mod kda_oracle;
+mod kda_sequences;
+mod kda_snapshots;
 mod kda_state;
+mod kda_summary;
 mod latent_attention;
 mod layer;
 mod layer_oracle;

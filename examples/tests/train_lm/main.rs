@@ -1,4 +1,4 @@
-//! Tests of `train-lm`: its parts against formulas and files, and the program as a user runs it.
+//! Tests of the example programs: their parts against formulas and files, and the programs as a user runs them.
 
 mod batches;
 mod bigram;
@@ -15,5 +15,6 @@ mod schedule;
 mod stopping;
 mod stored_files;
 mod supervised;
+mod synthetic;
 mod tiny;
 mod user_text;

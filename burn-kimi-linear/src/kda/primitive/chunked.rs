@@ -15,8 +15,8 @@
 
 use burn::tensor::Tensor;
 
-use super::decay::{Decay, Level};
 use super::Prepared;
+use super::decay::{Decay, Level};
 
 /// `[chunks, B * HV, ..]`: chunks lead, so that the walk over them takes contiguous views.
 type Chunks = Tensor<4>;

@@ -34,10 +34,36 @@ pub(super) fn forward(inputs: KdaInputs) -> (Tensor<4>, Tensor<4>) {
     let chunk_size = inputs.plan.chunk_size;
     by_sequence(inputs, |sequence| match sequence.v.dims() {
         [_, 1, ..] => recurrent::recurrent(sequence),
-        [_, tokens, ..] => {
-            chunked::chunked(sequence, chunk_size.min(tokens.next_power_of_two()))
-        }
+        [_, tokens, ..] => chunked::chunked(sequence, chunk_size.min(tokens.next_power_of_two())),
     })
+}
+
+/// The output, and the state after every token, `[B, T, HV, K, V]`, from the states that the rows start from.
+pub(super) fn snapshots(inputs: KdaInputs, initial: Tensor<4>) -> (Tensor<4>, Tensor<5>) {
+    let dtype = inputs.v.dtype();
+    let [_, tokens, ..] = inputs.v.dims();
+    let whole = prepare(inputs);
+    let mut memory = initial;
+    let mut outputs = Vec::new();
+    let mut states = Vec::new();
+    for t in 0..tokens {
+        let cut = |x: &Tensor<4>| x.clone().narrow(1, t, 1);
+        let (o, state) = recurrent::recurrent(Prepared {
+            q: cut(&whole.q),
+            k: cut(&whole.k),
+            v: cut(&whole.v),
+            g: cut(&whole.g),
+            beta: whole.beta.clone().narrow(1, t, 1),
+            state: memory,
+        });
+        outputs.push(o);
+        states.push(state.clone());
+        memory = state;
+    }
+    (
+        Tensor::cat(outputs, 1).cast(dtype),
+        Tensor::stack(states, 1),
+    )
 }
 
 /// Runs `compute` on batches of sequences: on all at once where each fills its row, else on one after the other.
@@ -59,7 +85,12 @@ fn by_sequence(
         }
         let Sequence { row, slot, .. } = sequence;
         let (part, state) = compute(prepare(cut_out(&inputs, sequence)));
-        let place = [row..row + 1, sequence.start..sequence.end(), 0..heads, 0..width];
+        let place = [
+            row..row + 1,
+            sequence.start..sequence.end(),
+            0..heads,
+            0..width,
+        ];
         o = o.slice_assign(place, part.cast(dtype));
         let [_, heads, key_dim, value_dim] = states.dims();
         states = states.slice_assign([slot..slot + 1, 0..heads, 0..key_dim, 0..value_dim], state);
@@ -72,14 +103,25 @@ fn fills_its_rows(inputs: &KdaInputs) -> bool {
     let [slots, ..] = inputs.state.dims();
     let sequences = &inputs.plan.sequences;
     let whole = |(row, sequence): (usize, &Sequence)| {
-        *sequence == Sequence { row, start: 0, len: tokens, slot: row }
+        *sequence
+            == Sequence {
+                row,
+                start: 0,
+                len: tokens,
+                slot: row,
+            }
     };
     slots == rows && sequences.len() == rows && sequences.iter().enumerate().all(whole)
 }
 
 /// The inputs of one sequence alone.
 fn cut_out(inputs: &KdaInputs, sequence: Sequence) -> KdaInputs {
-    let Sequence { row, start, len, slot } = sequence;
+    let Sequence {
+        row,
+        start,
+        len,
+        slot,
+    } = sequence;
     let cut = |x: &Tensor<4>| x.clone().narrow(0, row, 1).narrow(1, start, len);
     KdaInputs {
         q: cut(&inputs.q),
@@ -91,7 +133,12 @@ fn cut_out(inputs: &KdaInputs, sequence: Sequence) -> KdaInputs {
         dt_bias: inputs.dt_bias.clone(),
         state: inputs.state.clone().narrow(0, slot, 1),
         plan: KdaPlan {
-            sequences: vec![Sequence { row: 0, start: 0, len, slot: 0 }],
+            sequences: vec![Sequence {
+                row: 0,
+                start: 0,
+                len,
+                slot: 0,
+            }],
             ..inputs.plan.clone()
         },
     }
