@@ -304,45 +304,39 @@ fn walk_back<S: Simd>(
         columns,
     );
     transpose(&w.writes, len, value, &mut w.writes_transposed, 0);
-    let against = |rows, size, left, right: &Tile, out: &mut Tile| {
-        multiply::<S, _>(
-            Size {
-                rows,
-                depth: value,
-                width: size,
-            },
-            left,
-            (right.values(), right.stride()),
-            out.parts_mut(),
-            Replace,
-        );
-    };
-    against(
+    let query_rows = rows_of(&w.output_gradients);
+    let key_rows = rows_of(&w.value_gradients);
+    against::<S>(
         len,
-        columns,
-        Left::rows(w.output_gradients.values(), w.output_gradients.stride()),
+        query_rows,
         &w.writes_transposed,
+        value,
+        columns,
         &mut w.pairs.query_pairs,
     );
-    against(
+    against::<S>(
         len,
-        columns,
-        Left::rows(w.value_gradients.values(), w.value_gradients.stride()),
+        key_rows,
         &w.writes_transposed,
+        value,
+        columns,
         &mut w.pairs.key_pairs,
     );
-    against(
+    let entered_rows = Left::rows(entered.0, entered.1);
+    against::<S>(
         key,
-        2 * columns,
-        Left::rows(entered.0, entered.1),
+        entered_rows,
         &w.side_by_side,
+        value,
+        2 * columns,
         &mut w.reads,
     );
-    against(
+    against::<S>(
         key,
-        columns,
-        Left::rows(w.state.values(), w.state.stride()),
+        rows_of(&w.state),
         &w.writes_transposed,
+        value,
+        columns,
         &mut w.ends,
     );
 
@@ -377,6 +371,25 @@ fn walk_back<S: Simd>(
     w.pairs
         .collect::<S>(&w.chunk, &w.reads, &w.ends, w.through.row(0));
     write_out::<S>(problem, task, span, w, &traces.errors, gradients)
+}
+
+fn rows_of(tile: &Tile) -> Left<'_> {
+    Left::rows(tile.values(), tile.stride())
+}
+
+/// `out = left right`, with the columns of the values between them.
+#[inline(always)]
+fn against<S: Simd>(
+    rows: usize,
+    left: Left,
+    right: &Tile,
+    depth: usize,
+    width: usize,
+    out: &mut Tile,
+) {
+    let size = Size { rows, depth, width };
+    let right = (right.values(), right.stride());
+    multiply::<S, _>(size, left, right, out.parts_mut(), Replace);
 }
 
 /// The chain rule through the preparation, and out.

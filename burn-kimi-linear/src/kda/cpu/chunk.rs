@@ -82,11 +82,13 @@ impl Chunk {
     }
 
     /// The width of keys, without padding.
+    #[inline(always)]
     pub(super) fn key_dim(&self) -> usize {
         self.key_dim
     }
 
     /// All decay of the chunk, by channel.
+    #[inline(always)]
     pub(super) fn whole_decay(&self) -> &[f32] {
         self.from_start.row(self.len - 1)
     }

@@ -57,6 +57,7 @@ impl Dims {
 }
 
 /// `width` filled up to whole registers.
+#[inline(always)]
 pub(super) fn padded(width: usize) -> usize {
     width.next_multiple_of(ALIGNMENT)
 }

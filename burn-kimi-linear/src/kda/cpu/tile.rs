@@ -24,16 +24,19 @@ impl Tile {
     }
 
     /// The distance between rows, and so the length of one as [`row`](Self::row) gives it.
+    #[inline(always)]
     pub(super) fn stride(&self) -> usize {
         self.stride
     }
 
+    #[inline(always)]
     pub(super) fn values(&self) -> &[f32] {
         let (data, length) = (self.lines.as_ptr(), self.lines.len() * ALIGNMENT);
         // SAFETY: a line is `ALIGNMENT` numbers without a gap, as `repr(C)` has it.
         unsafe { std::slice::from_raw_parts(data.cast(), length) }
     }
 
+    #[inline(always)]
     pub(super) fn values_mut(&mut self) -> &mut [f32] {
         let (data, length) = (self.lines.as_mut_ptr(), self.lines.len() * ALIGNMENT);
         // SAFETY: as in `values`, and the borrow is exclusive.
@@ -52,6 +55,7 @@ impl Tile {
     }
 
     /// All numbers to write, and the distance between rows.
+    #[inline(always)]
     pub(super) fn parts_mut(&mut self) -> (&mut [f32], usize) {
         let stride = self.stride;
         (self.values_mut(), stride)
