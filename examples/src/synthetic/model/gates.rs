@@ -24,13 +24,14 @@ impl MemoryGates {
     pub(super) fn with_one_decay_per_head(self) -> Self {
         let [heads, decays] = self.dt_bias.dims();
         let [rank, _] = self.f_b_proj.weight.dims();
-        let columns = self.f_b_proj.weight.val().detach();
+        let columns = self.f_b_proj.weight.val();
         let columns = columns.reshape([rank, heads, decays]).narrow(2, 0, 1);
-        let offsets = self.dt_bias.val().detach().narrow(1, 0, 1);
+        let columns = columns.reshape([rank, heads]);
+        let offsets = self.dt_bias.val().narrow(1, 0, 1);
         Self {
-            dt_bias: Param::from_tensor(offsets),
+            dt_bias: Param::from_tensor(offsets.detach()),
             f_b_proj: Linear {
-                weight: Param::from_tensor(columns.reshape([rank, heads])),
+                weight: Param::from_tensor(columns.detach()),
                 ..self.f_b_proj
             },
             ..self

@@ -3,7 +3,7 @@ use std::path::Path;
 use burn_kimi_model::DeviceName;
 
 use super::session::{Outcome, Session};
-use super::{RunDisplay, RunProgress};
+use super::{RunConfig, RunDisplay, RunProgress};
 use crate::synthetic::{Plan, RunId};
 use crate::train::{Interrupt, LockedFolder, RunFolder, TrainError};
 
@@ -29,11 +29,7 @@ pub fn execute(
     interrupt: &Interrupt,
     mut announce: impl FnMut(RunId) -> RunDisplay,
 ) -> Result<ExecuteOutcome, TrainError> {
-    for &run in runs {
-        let progress = RunProgress::read(plan, folder, run)?;
-        if progress.state(plan.settings.training.steps).is_over() {
-            continue;
-        }
+    for run in pending(plan, folder, runs)? {
         let mut display = announce(run);
         let path = run.folder(folder);
         let locked = match RunFolder::open(&path) {
@@ -46,4 +42,17 @@ pub fn execute(
         }
     }
     Ok(ExecuteOutcome::Done)
+}
+
+/// Those of `runs` that are not over. A damaged file of any is found before the first one takes its time.
+fn pending(plan: &Plan, folder: &Path, runs: &[RunId]) -> Result<Vec<RunId>, TrainError> {
+    let mut pending = Vec::new();
+    for &run in runs {
+        RunConfig::read(plan, folder, run)?;
+        let progress = RunProgress::read(plan, folder, run)?;
+        if !progress.state(plan.settings.training.steps).is_over() {
+            pending.push(run);
+        }
+    }
+    Ok(pending)
 }

@@ -54,7 +54,7 @@ fn an_experiment_leaves_tables_charts_and_no_checkpoints() {
             assert!(accuracy.min <= accuracy.mean && accuracy.mean <= accuracy.max);
         }
     }
-    let again = finish(synthetic(&place, &["--resume", "all"]), 0);
+    let again = finish(synthetic(&place, "--resume all"), 0);
     assert!(
         !stdout(&again).contains("run  "),
         "runs that are over are left alone"
@@ -64,38 +64,11 @@ fn an_experiment_leaves_tables_charts_and_no_checkpoints() {
 #[test]
 fn a_model_learns_what_a_tiny_task_asks_for() {
     let place = Place::new();
-    let mut command = synthetic(
+    let command = synthetic(
         &place,
-        &["--tasks", "palindrome", "--arms", "kda", "--seeds", "0"],
+        "--tasks palindrome --arms kda --seeds 0 --symbols 4 --pairs 2 --reversed 2 --layers 1 --hidden 16 --head-dim 8 \
+         --ffn 16 --steps 150 --lr 0.02 --warmup 10 --eval-sequences 64 --out learned",
     );
-    command.args([
-        "--symbols",
-        "4",
-        "--reversed",
-        "2",
-        "--layers",
-        "1",
-        "--hidden",
-        "16",
-    ]);
-    command.args([
-        "--head-dim",
-        "8",
-        "--ffn",
-        "16",
-        "--steps",
-        "150",
-        "--lr",
-        "0.02",
-    ]);
-    command.args([
-        "--warmup",
-        "10",
-        "--eval-sequences",
-        "64",
-        "--out",
-        "learned",
-    ]);
     finish(command, 0);
     let folder = place.path("learned");
     let plan = Plan::read(&folder).expect("a plan");
@@ -130,12 +103,12 @@ fn one_run_can_be_taken_and_the_report_names_the_rest() {
     let report = place.path("few/report.md");
     let before = fs::read_to_string(&report).expect("a report");
     fs::remove_file(&report).expect("removed");
-    let rebuilt = finish(synthetic(&place, &["--resume", "few", "--report"]), 0);
+    let rebuilt = finish(synthetic(&place, "--resume few --report"), 0);
     assert!(stdout(&rebuilt).contains(missing));
     assert_eq!(fs::read_to_string(&report).expect("a report"), before);
 
     let wrong = finish(
-        synthetic(&place, &["--resume", "few", "--only", "mqar/kda"]),
+        synthetic(&place, "--resume few --only mqar/kda"),
         2,
     );
     let message = stderr(&wrong);
@@ -143,7 +116,7 @@ fn one_run_can_be_taken_and_the_report_names_the_rest() {
         assert!(message.contains(wanted), "{wanted}: {message}");
     }
     finish(
-        synthetic(&place, &["--resume", "few", "--only", "stack/kda/3"]),
+        synthetic(&place, "--resume few --only stack/kda/3"),
         0,
     );
     let folder = place.path("few");
@@ -171,7 +144,7 @@ fn a_run_that_diverges_is_reported_and_not_taken_again() {
     let mut value: serde_json::Value = serde_json::from_str(&diverged).expect("JSON");
     value["curve"].as_array_mut().expect("a list").truncate(3);
     fs::write(&progress, value.to_string()).expect("written");
-    let text = stdout(&finish(synthetic(&place, &["--resume", "run"]), 0));
+    let text = stdout(&finish(synthetic(&place, "--resume run"), 0));
     assert!(text.contains("| 0 of 1, 1 diverged | - |"), "{text}");
     assert!(
         !text.contains("Missing") && !text.contains("run  "),
@@ -198,8 +171,8 @@ fn wrong_command_lines_are_usage_errors() {
     ] {
         assert!(parse(flags).is_err(), "{flags:?}");
     }
-    assert!(parse(&["--resume", "a", "--device", "wgpu", "--only", "mqar/kda/0"]).is_ok());
-    let help = parse(&["--help"]).unwrap_err();
+    assert!(parse("--resume a --device wgpu --only mqar/kda/0").is_ok());
+    let help = parse("--help").unwrap_err();
     assert_eq!(help.kind(), ErrorKind::DisplayHelp);
     for text in [
         "Examples:",
@@ -250,7 +223,7 @@ fn settings_out_of_range_name_their_flag() {
         );
     }
     let place = Place::new();
-    let message = stderr(&finish(synthetic(&place, &["--tasks=", "--seeds", "0"]), 2));
+    let message = stderr(&finish(synthetic(&place, "--tasks= --seeds 0"), 2));
     assert!(message.contains("--tasks"), "{message}");
 }
 
@@ -258,9 +231,9 @@ fn settings_out_of_range_name_their_flag() {
 fn the_program_reports_errors_with_their_exit_status() {
     let place = Place::new();
     let wrong = |flags: &[&str], status| stderr(&finish(synthetic(&place, flags), status));
-    assert!(wrong(&["--lr", "7"], 2).contains("--lr"));
-    assert!(wrong(&["--device", "cuda"], 2).contains("--features cuda"));
-    assert!(wrong(&["--resume", "absent"], 1).contains("absent/synthetic.json"));
+    assert!(wrong("--lr 7", 2).contains("--lr"));
+    assert!(wrong("--device cuda", 2).contains("--features cuda"));
+    assert!(wrong("--resume absent", 1).contains("absent/synthetic.json"));
     assert!(
         !place.path("runs").exists(),
         "a refused experiment leaves no folder"
@@ -268,11 +241,11 @@ fn the_program_reports_errors_with_their_exit_status() {
 
     fs::create_dir(place.path("mine")).expect("a folder");
     fs::write(place.path("mine/notes.txt"), "keep").expect("a file");
-    assert!(wrong(&["--out", "mine"], 2).contains("is not empty"));
+    assert!(wrong("--out mine", 2).contains("is not empty"));
 
     let flags = ["--steps", "6", "--only", "mqar/kda/0", "--out", "one"];
     finish(tiny(&place, &flags), 0);
-    assert!(wrong(&["--out", "one"], 2).contains("--resume one"));
+    assert!(wrong("--out one", 2).contains("--resume one"));
     for (file, damage, wanted) in [
         ("progress.json", "{", "progress.json"),
         (
@@ -285,14 +258,14 @@ fn the_program_reports_errors_with_their_exit_status() {
         let path = place.path("one/mqar/kda/0").join(file);
         let whole = fs::read(&path).expect("a file");
         fs::write(&path, damage).expect("a damaged file");
-        let message = wrong(&["--resume", "one"], 1);
+        let message = wrong("--resume one", 1);
         assert!(message.contains(wanted), "{wanted}: {message}");
         fs::write(&path, whole).expect("the file as it was");
     }
     let plan = place.path("one/synthetic.json");
     let text = fs::read_to_string(&plan).expect("a plan");
     fs::write(&plan, text.replace("\"format\": 1", "\"format\": 9")).expect("written");
-    assert!(wrong(&["--resume", "one"], 1).contains("format is 9"));
+    assert!(wrong("--resume one", 1).contains("format is 9"));
     fs::write(&plan, text.replace("\"hidden\": 8", "\"hidden\": 16")).expect("written");
-    assert!(wrong(&["--resume", "one"], 1).contains("not the run mqar/kda/0"));
+    assert!(wrong("--resume one", 1).contains("not the run mqar/kda/0"));
 }

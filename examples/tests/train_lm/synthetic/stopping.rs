@@ -8,16 +8,7 @@ use std::time::{Duration, Instant};
 use super::{synthetic, tiny};
 use crate::tiny::{Place, finish, stderr, stdout};
 
-const FLAGS: [&str; 8] = [
-    "--tasks",
-    "palindrome",
-    "--arms",
-    "kda,no-delta",
-    "--seeds",
-    "0",
-    "--steps",
-    "400",
-];
+const FLAGS: &str = "--tasks palindrome --arms kda,no-delta --seeds 0 --steps 400";
 const RUNS: [&str; 2] = ["palindrome/kda/0", "palindrome/no-delta/0"];
 
 /// What a run measured, without its time.
@@ -30,7 +21,7 @@ fn curve(folder: &Path, run: &str) -> serde_json::Value {
 
 /// Starts the experiment and returns once its first run has been evaluated a few times.
 fn start(place: &Place) -> Child {
-    let mut command = tiny(place, &FLAGS);
+    let mut command = tiny(place, FLAGS);
     command
         .args(["--out", "stopped"])
         .stdout(Stdio::piped())
@@ -54,10 +45,10 @@ fn assert_continues(place: &Place) {
         (3..80).contains(&taken),
         "stopped after {taken} evaluations"
     );
-    let mut whole = tiny(place, &FLAGS);
+    let mut whole = tiny(place, FLAGS);
     whole.args(["--out", "whole"]);
     finish(whole, 0);
-    finish(synthetic(place, &["--resume", "stopped"]), 0);
+    finish(synthetic(place, "--resume stopped"), 0);
     for run in RUNS {
         let wanted = curve(&place.path("whole"), run);
         assert_eq!(wanted.as_array().expect("a list").len(), 80);
@@ -109,14 +100,14 @@ fn damaged_and_foreign_checkpoints_are_refused() {
         let whole = fs::read(&path).expect("a file");
         for damaged in [&whole[..whole.len() / 2], &[]] {
             fs::write(&path, damaged).expect("a damaged file");
-            let message = stderr(&finish(synthetic(&place, &["--resume", "stopped"]), 1));
+            let message = stderr(&finish(synthetic(&place, "--resume stopped"), 1));
             assert!(
                 message.contains(&file) && message.contains("sha256"),
                 "{message}"
             );
         }
         fs::remove_file(&path).expect("removed");
-        let message = stderr(&finish(synthetic(&place, &["--resume", "stopped"]), 1));
+        let message = stderr(&finish(synthetic(&place, "--resume stopped"), 1));
         assert!(message.contains(&file), "{message}");
         fs::write(&path, whole).expect("the file as it was");
     }
