@@ -10,9 +10,9 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::zeros_client;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::gate::Form;
+use super::gate::{self, Form};
 use super::inputs::{Inputs, own};
-use super::plan::{self, Tiles};
+use super::plan::{self, Limits, Tiles};
 use super::record::Record;
 use super::scan::{Keep, Walk};
 use super::table::{Batch, batches};
@@ -36,7 +36,11 @@ pub(super) fn backward(
     let of_a_record = sizes.value_heads * record.len();
     let at_once = plan::chunks_at_once(inputs.client(), of_a_state.max(of_a_record));
     let batches = batches(&inputs.plan.sequences, sizes.tokens, record.chunk, at_once);
-    let chunks: usize = batches.iter().flat_map(|batch| &batch.windows).map(|window| window.chunks).sum();
+    let chunks: usize = batches
+        .iter()
+        .flat_map(|batch| &batch.windows)
+        .map(|window| window.chunks)
+        .sum();
 
     let of_the_gate = match inputs.preparing.form {
         Form::Prepared => 1,
@@ -45,6 +49,7 @@ pub(super) fn backward(
     let mut pass = Pass {
         inputs,
         record,
+        gates: gate::pack(inputs),
         output_gradient: into_contiguous(output_gradient),
         q: inputs.for_tokens(&inputs.q),
         k: inputs.for_tokens(&inputs.k),
@@ -75,6 +80,7 @@ pub(super) fn backward(
 struct Pass<'a> {
     inputs: &'a Inputs,
     record: Record,
+    gates: CubeTensor,
     output_gradient: CubeTensor,
     q: CubeTensor,
     k: CubeTensor,
@@ -91,19 +97,34 @@ impl Pass<'_> {
     fn run(&mut self, batch: &Batch, state: &CubeTensor) {
         let (inputs, record, sizes) = (self.inputs, self.record, self.inputs.sizes);
         let count = batch.sequences * sizes.value_heads;
-        let tiles = Tiles::new(inputs.client(), record, sizes.value_dim, count);
+        let tiles = Tiles::new(Limits::of(inputs.client()), record, sizes.value_dim, count);
         let entering_windows = self.entering_windows(batch, state, tiles);
         for (window, states) in batch.windows.iter().zip(entering_windows).rev() {
             let places = window.chunks * sizes.value_heads;
             let table = inputs.upload(&window.table);
-            let records = inputs.records(record, window, &table);
+            let records = inputs.records(record, window, &table, &self.gates);
             let entering = inputs.scratch(places * sizes.value_dim * record.width());
             let leaving = inputs.scratch(places * sizes.value_dim * record.width());
             let deltas = inputs.scratch(2 * places * record.chunk * sizes.value_dim);
-            let walk = Walk { records: &records, table: &table, window, tiles };
+            let walk = Walk {
+                records: &records,
+                table: &table,
+                window,
+                tiles,
+            };
             let nothing = inputs.nothing_like(&inputs.v);
-            walk.scan(inputs, &own(states), Keep::Deltas, [&nothing, &deltas, &entering]);
-            walk.reverse(inputs, &self.output_gradient, &self.state, [&leaving, &deltas, &self.v]);
+            walk.scan(
+                inputs,
+                &own(states),
+                Keep::Deltas,
+                [&nothing, &deltas, &entering],
+            );
+            walk.reverse(
+                inputs,
+                &self.output_gradient,
+                &self.state,
+                [&leaving, &deltas, &self.v],
+            );
             let gradients = gradients::launch(
                 inputs,
                 record,
@@ -128,15 +149,27 @@ impl Pass<'_> {
     /// The states before each window.
     fn entering_windows(&self, batch: &Batch, state: &CubeTensor, tiles: Tiles) -> Vec<CubeTensor> {
         let inputs = self.inputs;
-        let record = Record { backward: false, ..self.record };
+        let record = Record {
+            backward: false,
+            ..self.record
+        };
         let mut states = vec![state.clone()];
         for window in &batch.windows[..batch.windows.len() - 1] {
             let next = into_contiguous(states[states.len() - 1].copy());
             let table = inputs.upload(&window.table);
-            let records = inputs.records(record, window, &table);
+            let records = inputs.records(record, window, &table, &self.gates);
             let tiles = Tiles { record, ..tiles };
-            let walk = Walk { records: &records, table: &table, window, tiles };
-            let nothing = [inputs.nothing_like(&inputs.v), inputs.scratch(4), inputs.scratch(4)];
+            let walk = Walk {
+                records: &records,
+                table: &table,
+                window,
+                tiles,
+            };
+            let nothing = [
+                inputs.nothing_like(&inputs.v),
+                inputs.scratch(4),
+                inputs.scratch(4),
+            ];
             walk.scan(inputs, &next, Keep::Nothing, nothing.each_ref());
             states.push(next);
         }
@@ -147,7 +180,11 @@ impl Pass<'_> {
     fn gate_gradients(&self, chunks: usize) -> [CubeTensor; 2] {
         let (inputs, sizes) = (self.inputs, self.inputs.sizes);
         if inputs.preparing.form == Form::Prepared || chunks == 0 {
-            return [vec![sizes.value_heads], vec![sizes.value_heads, sizes.key_dim]].map(|shape| {
+            return [
+                vec![sizes.value_heads],
+                vec![sizes.value_heads, sizes.key_dim],
+            ]
+            .map(|shape| {
                 let (client, device) = (inputs.v.client.clone(), inputs.v.device.clone());
                 zeros_client(client, device, Shape::from(shape), DType::F32)
             });

@@ -95,11 +95,14 @@ fn vectors<Q: Float, K: Float, W: Float>(
         for member in range_stepped(share, group, SHARES) {
             let mut value = gradients[(place + member) * result + 3 * vectors + token];
             if comptime!(form != Form::Prepared) {
-                let at = (place + member) * comptime!(record.len()) + comptime!(record.strength()) + token;
+                let at = (place + member) * comptime!(record.len())
+                    + comptime!(record.strength())
+                    + token;
                 let strength = records[at];
                 value *= strength * (1.0 - strength / write_scale);
             }
-            beta_gradient[(first + token) * value_heads + head * group + member] = W::cast_from(value);
+            beta_gradient[(first + token) * value_heads + head * group + member] =
+                W::cast_from(value);
         }
     }
 }
@@ -118,7 +121,8 @@ fn sum_group(gradients: &[f32], at: usize, group: usize, stride: usize) -> f32 {
 #[cube(launch_unchecked, address_type = "dynamic")]
 fn decays<G: Float>(
     g: &[G],
-    gates: &[f32],
+    a_log: &[f32],
+    dt_bias: &[f32],
     gradients: &[f32],
     table: &[u32],
     g_gradient: &mut [G],
@@ -142,12 +146,12 @@ fn decays<G: Float>(
 
     let mut rate = 1.0f32;
     if comptime!(form != Form::Prepared) {
-        rate = gates[value_head * comptime!(record.key_dim + 1)].exp();
+        rate = a_log[value_head].exp();
     }
     for column in range_stepped(UNIT_POS_X as usize, key_dim, CHANNELS) {
         let mut bias = 0.0f32;
         if comptime!(form != Form::Prepared) {
-            bias = gates[value_head * comptime!(record.key_dim + 1) + 1 + column];
+            bias = dt_bias[value_head * key_dim + column];
         }
         let mut bias_sum = 0.0f32;
         let mut rate_sum = 0.0f32;
@@ -179,7 +183,9 @@ pub(super) fn launch(
     [q, k, beta, g]: [&CubeTensor; 4],
     (sums, first_chunk): (&CubeTensor, usize),
 ) {
-    let Inputs { preparing, sizes, .. } = inputs;
+    let Inputs {
+        preparing, sizes, ..
+    } = inputs;
     unsafe {
         vectors::launch_unchecked(
             inputs.client(),
@@ -205,7 +211,8 @@ pub(super) fn launch(
             CubeDim::new_1d(CHANNELS as u32),
             address_type(&[&inputs.g, gradients, g, sums]),
             inputs.g.clone().into_buffer_arg(),
-            inputs.gates.clone().into_buffer_arg(),
+            inputs.a_log.clone().into_buffer_arg(),
+            inputs.dt_bias.clone().into_buffer_arg(),
             gradients.clone().into_buffer_arg(),
             table.clone().into_buffer_arg(),
             g.clone().into_buffer_arg(),

@@ -2,8 +2,9 @@
 
 use burn_cubecl::tensor::CubeTensor;
 
+use super::gate;
 use super::inputs::{Inputs, own};
-use super::plan::{self, Tiles};
+use super::plan::{self, Limits, Tiles};
 use super::record::Record;
 use super::scan::{Keep, Walk};
 use super::step;
@@ -13,7 +14,11 @@ use super::table::{Window, batches};
 pub(super) fn forward(inputs: &Inputs, state: CubeTensor) -> (CubeTensor, CubeTensor) {
     let plan = &inputs.plan;
     // A step is a chunk of one token; the same bits come from the first token of a longer chunk.
-    let chunk = if plan.is_step() { 1 } else { plan::chunk(plan.chunk_size) };
+    let chunk = if plan.is_step() {
+        1
+    } else {
+        plan::chunk(plan.chunk_size)
+    };
     walk(inputs, state, chunk, Keep::Output, &inputs.scratch(4))
 }
 
@@ -31,7 +36,11 @@ fn walk(
     kept: &CubeTensor,
 ) -> (CubeTensor, CubeTensor) {
     let sizes = inputs.sizes;
-    let record = Record { chunk, key_dim: sizes.key_dim, backward: false };
+    let record = Record {
+        chunk,
+        key_dim: sizes.key_dim,
+        backward: false,
+    };
     let steps = chunk == 1 && plan::has_bindings(inputs.client(), step::BINDINGS);
     let at_once = match steps {
         true => usize::MAX,
@@ -40,18 +49,24 @@ fn walk(
     let o = inputs.for_tokens(&inputs.v);
     let states = own(state);
     let nothing = inputs.scratch(4);
+    let gates = (!steps).then(|| gate::pack(inputs));
     for batch in batches(&inputs.plan.sequences, sizes.tokens, chunk, at_once) {
         let count = batch.sequences * sizes.value_heads;
-        let tiles = Tiles::new(inputs.client(), record, sizes.value_dim, count);
+        let tiles = Tiles::new(Limits::of(inputs.client()), record, sizes.value_dim, count);
         for window in &batch.windows {
             let table = inputs.upload(&window.table);
-            if steps {
+            let Some(gates) = &gates else {
                 step::launch(inputs, window, tiles, keep, &table, [&states, &o, kept]);
-            } else {
-                let records = inputs.records(record, window, &table);
-                let walk = Walk { records: &records, table: &table, window, tiles };
-                walk.scan(inputs, &states, keep, [&o, kept, &nothing]);
-            }
+                continue;
+            };
+            let records = inputs.records(record, window, &table, gates);
+            let walk = Walk {
+                records: &records,
+                table: &table,
+                window,
+                tiles,
+            };
+            walk.scan(inputs, &states, keep, [&o, kept, &nothing]);
         }
     }
     (o, states)
@@ -59,9 +74,15 @@ fn walk(
 
 impl Inputs {
     /// The records of a window's chunks.
-    pub(super) fn records(&self, record: Record, window: &Window, table: &CubeTensor) -> CubeTensor {
+    pub(super) fn records(
+        &self,
+        record: Record,
+        window: &Window,
+        table: &CubeTensor,
+        gates: &CubeTensor,
+    ) -> CubeTensor {
         let records = self.scratch(window.chunks * self.sizes.value_heads * record.len());
-        super::prepare::launch(self, record, window, table, &records);
+        super::prepare::launch(self, record, window, [table, gates, &records]);
         records
     }
 }

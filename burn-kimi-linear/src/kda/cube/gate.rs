@@ -1,7 +1,9 @@
 //! The functions that prepare one number: forget gate and write strength, and their derivatives.
 
+use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
+use super::inputs::Inputs;
 use crate::kda::ForgetGate;
 use crate::kda::plan::Preparation;
 
@@ -29,13 +31,21 @@ pub(super) struct Preparing {
 impl From<Preparation> for Preparing {
     fn from(preparation: Preparation) -> Self {
         match preparation {
-            Preparation::None => Self { form: Form::Prepared, bound: 0.0, write_scale: 1.0 },
+            Preparation::None => Self {
+                form: Form::Prepared,
+                bound: 0.0,
+                write_scale: 1.0,
+            },
             Preparation::Projections { gate, write_scale } => {
                 let (form, bound) = match gate {
                     ForgetGate::Softplus => (Form::Softplus, 0.0),
                     ForgetGate::LowerBound(bound) => (Form::LowerBound, bound as f32),
                 };
-                Self { form, bound, write_scale: write_scale as f32 }
+                Self {
+                    form,
+                    bound,
+                    write_scale: write_scale as f32,
+                }
             }
         }
     }
@@ -113,4 +123,40 @@ pub(super) fn a_log_gradient(
     } else {
         projection_gradient * (x + bias)
     }
+}
+
+/// Units that pack the rows of the gate's parameters.
+const UNITS: usize = 64;
+
+/// One cube a value head.
+#[cube(launch_unchecked)]
+fn join(a_log: &[f32], dt_bias: &[f32], gates: &mut [f32], key_dim: usize) {
+    let head = CUBE_POS_X as usize;
+    if UNIT_POS_X == 0 {
+        gates[head * (key_dim + 1)] = a_log[head];
+    }
+    for column in range_stepped(UNIT_POS_X as usize, key_dim, UNITS) {
+        gates[head * (key_dim + 1) + 1 + column] = dt_bias[head * key_dim + column];
+    }
+}
+
+/// `a_log` and `dt_bias` in one tensor, `[HV, 1 + K]`: WebGPU promises room for so few tensors that [`super::prepare`] has none for both.
+pub(super) fn pack(inputs: &Inputs) -> CubeTensor {
+    if inputs.preparing.form == Form::Prepared {
+        return inputs.a_log.clone();
+    }
+    let sizes = inputs.sizes;
+    let gates = inputs.scratch(sizes.value_heads * (1 + sizes.key_dim));
+    unsafe {
+        join::launch_unchecked(
+            inputs.client(),
+            CubeCount::Static(sizes.value_heads as u32, 1, 1),
+            CubeDim::new_1d(UNITS as u32),
+            inputs.a_log.clone().into_buffer_arg(),
+            inputs.dt_bias.clone().into_buffer_arg(),
+            gates.clone().into_buffer_arg(),
+            sizes.key_dim,
+        )
+    };
+    gates
 }

@@ -18,6 +18,7 @@
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
+use super::channel::channel_gradients;
 use super::inputs::{Inputs, address_type, storage};
 use super::record::Record;
 use super::table::{CHUNK_ENTRY, Window};
@@ -34,7 +35,10 @@ pub(super) fn result_len(record: Record) -> usize {
 
 /// Units in a cube: one a channel, and enough for the pairs of tokens and for loading.
 fn units(record: Record) -> usize {
-    record.width().max(COLUMNS * record.rows() / 4).next_multiple_of(32)
+    record
+        .width()
+        .max(COLUMNS * record.rows() / 4)
+        .next_multiple_of(32)
 }
 
 #[cube(launch_unchecked, address_type = "dynamic")]
@@ -105,7 +109,7 @@ fn gradients<F: Float>(
             let mut p = Four::new(0.0);
             let mut u = Four::new(0.0);
             #[unroll]
-            for lane in 0..4 {
+            for lane in 0..4usize {
                 let t = load_rows * 4 + lane;
                 if t < chunk && column < value_dim {
                     let at = (place * chunk + t) * value_dim + column;
@@ -126,7 +130,7 @@ fn gradients<F: Float>(
             reads[at] = p;
             writes[at] = u;
             #[unroll]
-            for lane in 0..4 {
+            for lane in 0..4usize {
                 single[at * 4 + lane] = u.extract(lane);
             }
         }
@@ -146,7 +150,7 @@ fn gradients<F: Float>(
                     let p = reads[v * fours + four];
                     let u = writes[v * fours + four];
                     #[unroll]
-                    for lane in 0..4 {
+                    for lane in 0..4usize {
                         let t = comptime!(four * 4 + lane);
                         if comptime!(t < record.chunk) {
                             q_sums[t] = fma(o.extract(lane), state, q_sums[t]);
@@ -185,94 +189,26 @@ fn gradients<F: Float>(
             sum += upstream[v * fours + unit];
         }
         #[unroll]
-        for lane in 0..4 {
-            result[at + comptime!(3 * record.chunk * record.width()) + unit * 4 + lane] = sum.extract(lane);
+        for lane in 0..4usize {
+            result[at + comptime!(3 * record.chunk * record.width()) + unit * 4 + lane] =
+                sum.extract(lane);
         }
     }
 
     if unit < width {
-        let mut q = Array::<f32>::new(chunk);
-        let mut k = Array::<f32>::new(chunk);
-        let mut decay = Array::<f32>::new(chunk);
-        #[unroll]
-        for t in 0..chunk {
-            let at = base + comptime!(t * record.width()) + unit;
-            q[t] = scale * records[at + comptime!(record.queries())];
-            k[t] = records[at + comptime!(record.keys())];
-            decay[t] = records[at + comptime!(record.decay())];
-        }
-
-        let mut before = 1.0f32;
-        #[unroll]
-        for t in 0..chunk {
-            before *= decay[t];
-            q_sums[t] *= before;
-            read_sums[t] *= -before;
-        }
-        let mut after = 1.0f32;
-        #[unroll]
-        for back in 0..chunk {
-            let t = comptime!(record.chunk - 1 - back);
-            write_sums[t] *= after;
-            after *= decay[t];
-        }
-
-        let mut g = Array::<f32>::new(chunk);
-        let mut from_state = before * state_sum;
-        #[unroll]
-        for back in 0..chunk {
-            let t = comptime!(record.chunk - 1 - back);
-            from_state = fma(q[t], q_sums[t], fma(k[t], read_sums[t], from_state));
-            g[t] = from_state;
-        }
-        let mut to_state = 0.0f32;
-        #[unroll]
-        for t in 0..chunk {
-            g[t] += to_state;
-            to_state = fma(k[t], write_sums[t], to_state);
-        }
-        #[unroll]
-        for t in 0..chunk {
-            read_sums[t] += write_sums[t];
-        }
-
-        let mut passing = Array::<f32>::new(chunk);
-        #[unroll]
-        for i in 0..chunk {
-            let own = pairs[comptime!(i * (record.rows() / 4) + i / 4)].extract(comptime!(i % 4));
-            q_sums[i] = fma(own, k[i], q_sums[i]);
-            let mut later = own * q[i];
-            let mut carried = 1.0f32;
-            #[unroll]
-            for t in comptime!(i + 1)..chunk {
-                let at = comptime!(i * (record.rows() / 4) + t / 4);
-                let o = pairs[at].extract(comptime!(t % 4));
-                let p = pairs[matrix + at].extract(comptime!(t % 4));
-                carried *= decay[t];
-                let key = k[i] * carried;
-                q_sums[t] = fma(o, key, q_sums[t]);
-                read_sums[t] = fma(p, key, read_sums[t]);
-                let pull = fma(p, k[t], o * q[t]);
-                later = fma(pull, carried, later);
-                passing[t] = pull * key;
-            }
-            read_sums[i] += later;
-            let mut sum = 0.0f32;
-            #[unroll]
-            for back in 0..comptime!(record.chunk - 1 - i) {
-                let t = comptime!(record.chunk - 1 - back);
-                sum += passing[t];
-                g[t] += sum;
-            }
-        }
-
-        #[unroll]
-        for t in 0..chunk {
-            let at = at + comptime!(t * record.width()) + unit;
-            result[at] = scale * q_sums[t];
-            result[at + comptime!(record.chunk * record.width())] = read_sums[t];
-            result[at + comptime!(2 * record.chunk * record.width())] = g[t];
-        }
+        channel_gradients(
+            records,
+            &pairs,
+            &mut q_sums,
+            &mut read_sums,
+            &mut write_sums,
+            state_sum,
+            result,
+            base + unit,
+            at + unit,
+            scale,
+            record,
+        );
     }
 }
 

@@ -4,18 +4,16 @@ use std::sync::Arc;
 
 use burn::backend::TensorMetadata;
 use burn::backend::cubecl::dtype_to_storage_type;
-use burn::backend::ops::FloatTensorOps;
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::{empty_device_contiguous_dtype, zeros_client};
-use burn_cubecl::ops::reshape;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::client::Client;
 use cubecl::ir::{AddressType, ElemType};
 use cubecl::server::Handle;
 
-use super::gate::{Form, Preparing};
+use super::gate::Preparing;
 use crate::kda::definition::KdaTensors;
 use crate::kda::plan::KdaPlan;
 
@@ -31,8 +29,10 @@ pub(super) struct Inputs {
     pub(super) g: CubeTensor,
     /// `[B, T, HV]`.
     pub(super) beta: CubeTensor,
-    /// `[HV, 1 + K]`: `a_log`, then `dt_bias`. One number where nothing is prepared.
-    pub(super) gates: CubeTensor,
+    /// `[HV]`.
+    pub(super) a_log: CubeTensor,
+    /// `[HV, K]`.
+    pub(super) dt_bias: CubeTensor,
     pub(super) preparing: Preparing,
     pub(super) scale: f32,
     pub(super) sizes: Sizes,
@@ -65,27 +65,23 @@ impl Inputs {
     pub(super) fn new(tensors: KdaTensors<CubeBackend>, plan: Arc<KdaPlan>) -> (Self, CubeTensor) {
         let [_, tokens, heads, key_dim] = tensors.q.shape().dims();
         let [_, _, value_heads, value_dim] = tensors.v.shape().dims();
-        let preparing = Preparing::from(plan.preparation);
-        let gates = match preparing.form {
-            Form::Prepared => {
-                let (client, device) = (tensors.v.client.clone(), tensors.v.device.clone());
-                zeros_client(client, device, Shape::new([1]), DType::F32)
-            }
-            _ => {
-                let a_log = reshape(tensors.a_log, Shape::new([value_heads, 1]));
-                CubeBackend::float_cat(vec![a_log, tensors.dt_bias], 1)
-            }
-        };
         let inputs = Self {
             q: into_contiguous(tensors.q),
             k: into_contiguous(tensors.k),
             v: into_contiguous(tensors.v),
             g: into_contiguous(tensors.g),
             beta: into_contiguous(tensors.beta),
-            gates: into_contiguous(gates),
-            preparing,
+            a_log: into_contiguous(tensors.a_log),
+            dt_bias: into_contiguous(tensors.dt_bias),
+            preparing: Preparing::from(plan.preparation),
             scale: plan.scale as f32,
-            sizes: Sizes { tokens, heads, value_heads, key_dim, value_dim },
+            sizes: Sizes {
+                tokens,
+                heads,
+                value_heads,
+                key_dim,
+                value_dim,
+            },
             plan,
         };
         (inputs, tensors.state)
@@ -97,7 +93,12 @@ impl Inputs {
 
     /// Whether some tokens are in no sequence.
     pub(super) fn has_padding(&self) -> bool {
-        let covered: usize = self.plan.sequences.iter().map(|sequence| sequence.len).sum();
+        let covered: usize = self
+            .plan
+            .sequences
+            .iter()
+            .map(|sequence| sequence.len)
+            .sum();
         covered < self.beta.shape().num_elements() / self.sizes.value_heads
     }
 
@@ -128,12 +129,21 @@ impl Inputs {
     pub(super) fn upload(&self, table: &[u32]) -> CubeTensor {
         let handle: Handle = self.client().create_from_slice(&to_bytes(table));
         let (client, device) = (self.v.client.clone(), self.v.device.clone());
-        CubeTensor::new_contiguous(client, device, Shape::new([table.len()]), handle, DType::U32)
+        CubeTensor::new_contiguous(
+            client,
+            device,
+            Shape::new([table.len()]),
+            handle,
+            DType::U32,
+        )
     }
 }
 
 fn to_bytes(numbers: &[u32]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
+    numbers
+        .iter()
+        .flat_map(|number| number.to_ne_bytes())
+        .collect()
 }
 
 /// A state that may be written to: the given one where nobody else has it, else a copy.

@@ -10,6 +10,7 @@
 
 mod backward;
 mod chain;
+mod channel;
 mod forward;
 mod gate;
 mod gradients;
@@ -23,6 +24,7 @@ mod step;
 mod sums;
 mod table;
 mod walk;
+mod within;
 
 use std::sync::Arc;
 

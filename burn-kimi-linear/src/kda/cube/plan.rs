@@ -2,7 +2,6 @@
 //! split by `K` alone, and columns of `V` do not meet.
 
 use cubecl::client::Client;
-use cubecl::ir::HardwareProperties;
 
 use super::record::Record;
 
@@ -31,8 +30,30 @@ pub(super) fn has_bindings(client: &Client, count: u32) -> bool {
 
 /// How many chunks one round works on, if each takes `numbers` of scratch memory in one tensor.
 pub(super) fn chunks_at_once(client: &Client, numbers: usize) -> usize {
-    let largest = client.properties().memory.max_page_size.min(SCRATCH_BYTES as u64) as usize;
+    let largest = client
+        .properties()
+        .memory
+        .max_page_size
+        .min(SCRATCH_BYTES as u64) as usize;
     (largest / (numbers * size_of::<f32>())).max(1)
+}
+
+/// What a device offers to a cube, and how many run at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    shared_bytes: usize,
+    multiprocessors: usize,
+}
+
+impl Limits {
+    pub(super) fn of(client: &Client) -> Self {
+        let hardware = &client.properties().hardware;
+        Self {
+            shared_bytes: hardware.max_shared_memory_size.min(SHARED_BYTES),
+            // A device that does not say is likely to have some such number.
+            multiprocessors: hardware.num_streaming_multiprocessors.unwrap_or(32) as usize,
+        }
+    }
 }
 
 /// How the kernels that walk from chunk to chunk divide a state.
@@ -53,30 +74,34 @@ pub(super) struct Tiles {
 
 impl Tiles {
     /// For `states` matrices of `K x value_dim`.
-    pub(super) fn new(client: &Client, record: Record, value_dim: usize, states: usize) -> Self {
-        let hardware = &client.properties().hardware;
+    pub(super) fn new(limits: Limits, record: Record, value_dim: usize, states: usize) -> Self {
         let wanted = if record.width() <= 128 { 4 } else { 8 };
         let depth = record.width().div_ceil(wanted).next_multiple_of(4);
-        let tiles = Self {
+        let narrow = Self {
             record,
             columns: 1,
             depth,
             slices: record.width().div_ceil(depth),
             staged: 2,
         };
-        let wide = Self { columns: 2, ..tiles };
-        let shared = hardware.max_shared_memory_size.min(SHARED_BYTES);
+        // Two columns a unit read the stage half as often, but half as many cubes have to be enough to keep the device busy.
+        let wide = Self {
+            columns: 2,
+            staged: 8,
+            ..narrow
+        };
         let enough = value_dim.is_multiple_of(2)
-            && wide.blocks(value_dim) * states >= 2 * multiprocessors(hardware)
-            && Self { staged: 8, ..wide }.shared_bytes() <= shared;
-        let tiles = if enough { wide } else { tiles };
-        let most = (2 * record.chunk).max(2);
-        let staged = [32, 16, 8, 4, 2]
+            && wide.blocks(value_dim) * states >= 2 * limits.multiprocessors
+            && wide.shared_bytes() <= limits.shared_bytes;
+        let tiles = if enough { wide } else { narrow };
+        let staged = [32, 16, 8, 4]
             .into_iter()
-            .filter(|&staged| staged <= most)
-            .find(|&staged| Self { staged, ..tiles }.shared_bytes() <= shared)
-            .unwrap_or(2);
-        Self { staged, ..tiles }
+            .filter(|&staged| staged <= 2 * record.chunk)
+            .find(|&staged| Self { staged, ..tiles }.shared_bytes() <= limits.shared_bytes);
+        Self {
+            staged: staged.unwrap_or(2),
+            ..tiles
+        }
     }
 
     pub(super) fn lanes(&self) -> usize {
@@ -108,7 +133,61 @@ impl Tiles {
     }
 }
 
-/// Of the device, or a number that a device without a name for them is likely to have.
-fn multiprocessors(hardware: &HardwareProperties) -> usize {
-    hardware.num_streaming_multiprocessors.unwrap_or(32) as usize
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What WebGPU promises.
+    const LEAST: Limits = Limits {
+        shared_bytes: 16 * 1024,
+        multiprocessors: 1,
+    };
+    const LEAST_UNITS: usize = 256;
+
+    #[test]
+    fn every_width_and_chunk_fits_the_least_device() {
+        for key_dim in 1..=256 {
+            for asked in [1, 2, 4, 8, 16, 32, 64] {
+                for limits in [
+                    LEAST,
+                    Limits {
+                        shared_bytes: SHARED_BYTES,
+                        ..LEAST
+                    },
+                ] {
+                    let record = Record {
+                        chunk: chunk(asked),
+                        key_dim,
+                        backward: true,
+                    };
+                    let tiles = Tiles::new(limits, record, 128, 64);
+                    assert!(tiles.shared_bytes() <= limits.shared_bytes, "{tiles:?}");
+                    assert!(tiles.units() <= LEAST_UNITS, "{tiles:?}");
+                    assert!(tiles.slices * tiles.depth >= key_dim, "{tiles:?}");
+                    assert!(record.chunk.is_multiple_of(tiles.staged / 2), "{tiles:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sums_over_keys_are_split_by_their_width_alone() {
+        let record = Record {
+            chunk: 16,
+            key_dim: 100,
+            backward: false,
+        };
+        let few = Tiles::new(LEAST, record, 100, 1);
+        let many = Tiles::new(
+            Limits {
+                shared_bytes: SHARED_BYTES,
+                ..LEAST
+            },
+            record,
+            100,
+            1000,
+        );
+        assert_ne!(few.columns, many.columns);
+        assert_eq!((few.depth, few.slices), (many.depth, many.slices));
+    }
 }

@@ -5,16 +5,17 @@
 //! through the chunk, multiplied by the decay of every token it passes, and takes its products with `k_t` and `q_t` there. No exponent but
 //! that of a gate itself is ever taken, so nothing overflows, and an exact 0 stays one.
 //!
-//! Per chunk and head `3 C^2 K` multiply-adds and `C K` exponentials, `3 C K` inputs read and `3 C K + K + 2 C^2 + C` numbers written.
-
-use cubecl::prelude::*;
+//! Per chunk and head `3 C^2 K` flops and `C K` exponentials, `3 C K` inputs read and `3 C K + K + 2 C^2 + C` numbers written.
 
 use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
 
 use super::gate::{Form, log_decay, sigmoid};
 use super::inputs::{Inputs, address_type, storage};
 use super::record::Record;
 use super::table::{CHUNK_ENTRY, Window};
+use super::walk::Four;
+use super::within::{carry, leave_sums, solve, sum_shares};
 use crate::kda::plan::UNIT_LENGTH_EPSILON;
 
 /// Vectors of four columns that are in shared memory together.
@@ -24,15 +25,13 @@ pub(super) const SHARES: usize = 8;
 /// Vectors of a slab that one unit works on.
 pub(super) const SHARE: usize = SLAB / SHARES;
 
-type Four = Vector<f32, Const<4>>;
-
 /// Units in a cube.
-pub(super) fn units(record: Record) -> usize {
+fn units(record: Record) -> usize {
     (SHARES * record.chunk).max(32)
 }
 
 #[cube(launch_unchecked, address_type = "dynamic")]
-pub(super) fn prepare<Q: Float, K: Float, G: Float, W: Float>(
+fn prepare<Q: Float, K: Float, G: Float, W: Float>(
     q: &[Q],
     k: &[K],
     g: &[G],
@@ -52,10 +51,9 @@ pub(super) fn prepare<Q: Float, K: Float, G: Float, W: Float>(
 ) {
     let chunk = comptime!(record.chunk);
     let key_dim = comptime!(record.key_dim);
-    let width = comptime!(record.width() / 4);
     let rows = comptime!(record.rows() / 4);
-    let units = comptime!(units(record));
     let slab_size = comptime!(record.chunk * SLAB);
+    let matrix = comptime!(record.chunk * record.rows() / 4);
 
     let unit = UNIT_POS_X as usize;
     let value_head = CUBE_POS_Y as usize;
@@ -67,10 +65,11 @@ pub(super) fn prepare<Q: Float, K: Float, G: Float, W: Float>(
     let tokens = table[entry + 1] as usize;
     let base = (CUBE_POS_X as usize * value_heads + value_head) * comptime!(record.len() / 4);
 
+    // Queries, keys and decays, `[C, SLAB]` each; later what the shares have summed.
     let mut slab = Shared::<[Four]>::new_slice(comptime!(3 * slab_size));
-    let mut pairs = Shared::<[Four]>::new_slice(comptime!(record.chunk * record.rows() / 4));
+    let mut pairs = Shared::<[Four]>::new_slice(matrix);
     let mut lengths = Shared::<[f32]>::new_slice(comptime!(2 * record.chunk));
-    let mut partial = Shared::<[f32]>::new_slice(comptime!(2 * SHARES * record.chunk));
+    let mut squares = Shared::<[f32]>::new_slice(comptime!(2 * SHARES * record.chunk));
     let mut strength = Shared::<[f32]>::new_slice(chunk);
 
     // The token that the unit carries, and its share of the columns.
@@ -87,7 +86,9 @@ pub(super) fn prepare<Q: Float, K: Float, G: Float, W: Float>(
         }
         strength[own] = value;
     }
+    let mut rate = 1.0f32;
     if comptime!(form != Form::Prepared) {
+        rate = gates[value_head * comptime!(record.key_dim + 1)].exp();
         if share < SHARES {
             let mut q_square = 0.0f32;
             let mut k_square = 0.0f32;
@@ -100,37 +101,24 @@ pub(super) fn prepare<Q: Float, K: Float, G: Float, W: Float>(
                     k_square = fma(y, y, k_square);
                 }
             }
-            partial[share * chunk + own] = q_square;
-            partial[(SHARES + share) * chunk + own] = k_square;
+            squares[share * chunk + own] = q_square;
+            squares[(SHARES + share) * chunk + own] = k_square;
         }
         sync_cube();
-        for task in range_stepped(unit, comptime!(2 * record.chunk), units) {
-            let mut square = comptime!(UNIT_LENGTH_EPSILON as f32).runtime();
-            let at = (task / chunk) * comptime!(SHARES * record.chunk) + task % chunk;
-            for other in 0..SHARES {
-                square += partial[at + other * chunk];
-            }
-            lengths[task] = 1.0 / square.sqrt();
-        }
+        invert_lengths(&squares, &mut lengths, record);
         sync_cube();
     }
 
-    let mut rate = 1.0f32;
-    if comptime!(form != Form::Prepared) {
-        rate = gates[value_head * comptime!(record.key_dim + 1)].exp();
-    }
-
-    // Sums over the columns of the unit's share, for every later token.
-    let mut k_sums = Array::<f32>::new(comptime!(record.rows()));
+    // Sums over the columns of the unit's share, for its own and every later token.
     let mut q_sums = Array::<f32>::new(comptime!(record.rows()));
+    let mut k_sums = Array::<f32>::new(comptime!(record.rows()));
     #[unroll]
     for t in 0..comptime!(record.rows()) {
-        k_sums[t] = 0.0;
         q_sums[t] = 0.0;
+        k_sums[t] = 0.0;
     }
-
-    for part in 0..comptime!(width.div_ceil(SLAB)) {
-        for task in range_stepped(unit, slab_size, units) {
+    for part in 0..comptime!((record.width() / 4).div_ceil(SLAB)) {
+        for task in range_stepped(unit, slab_size, comptime!(units(record))) {
             let token = task / SLAB;
             let column = (part * SLAB + task % SLAB) * 4;
             let mut q_four = Four::new(0.0);
@@ -163,132 +151,33 @@ pub(super) fn prepare<Q: Float, K: Float, G: Float, W: Float>(
             slab[2 * slab_size + task] = decay;
         }
         sync_cube();
-
         if share < SHARES {
-            let mut carried = Array::<Four>::new(SHARE);
-            #[unroll]
-            for j in 0..SHARE {
-                carried[j] = slab[slab_size + own * SLAB + share * SHARE + j];
-            }
-            #[unroll]
-            for t in 0..chunk {
-                if own <= t {
-                    let at = t * SLAB + share * SHARE;
-                    #[unroll]
-                    for j in 0..SHARE {
-                        if own < t {
-                            carried[j] *= slab[2 * slab_size + at + j];
-                        }
-                        let q_four = slab[at + j];
-                        let k_four = slab[slab_size + at + j];
-                        #[unroll]
-                        for lane in 0..4usize {
-                            let x = carried[j].extract(lane);
-                            q_sums[t] = fma(q_four.extract(lane), x, q_sums[t]);
-                            k_sums[t] = fma(k_four.extract(lane), x, k_sums[t]);
-                        }
-                    }
-                }
-            }
+            carry(&slab, &mut q_sums, &mut k_sums, own, share, record);
         }
-
-        for task in range_stepped(unit, slab_size, units) {
-            let token = task / SLAB;
-            let in_slab = task % SLAB;
-            let column = part * SLAB + in_slab;
-            if column < width {
-                let decay = 2 * slab_size + in_slab;
-                let mut before = Four::new(1.0);
-                for t in 0..token + 1 {
-                    before *= slab[decay + t * SLAB];
-                }
-                let mut after = Four::new(1.0);
-                for t in token + 1..chunk {
-                    after *= slab[decay + t * SLAB];
-                }
-                let q_four = slab[task];
-                let k_four = slab[slab_size + task];
-                let at = base + token * width + column;
-                records[at + comptime!(record.read_keys() / 4)] = k_four * before;
-                records[at + comptime!(record.read_queries() / 4)] = q_four * Four::new(scale) * before;
-                records[at + comptime!(record.write_keys() / 4)] = k_four * after;
-                if token == chunk - 1 {
-                    records[base + comptime!(record.whole() / 4) + column] = before;
-                }
-                if comptime!(record.backward) {
-                    records[at + comptime!(record.queries() / 4)] = q_four;
-                    records[at + comptime!(record.keys() / 4)] = k_four;
-                    records[at + comptime!(record.decay() / 4)] = slab[2 * slab_size + task];
-                }
-            }
-        }
+        write_rows(&slab, records, base, part, scale, record);
         sync_cube();
     }
 
-    // The sums of the shares, added in order. The slab is free, and takes one matrix after the other.
-    let matrix = comptime!(record.chunk * record.rows() / 4);
     if share < SHARES {
-        #[unroll]
-        for t in 0..rows {
-            let mut sums = Four::new(0.0);
-            #[unroll]
-            for lane in 0..4usize {
-                sums.insert(lane, k_sums[comptime!(t * 4 + lane)]);
-            }
-            slab[share * matrix + own * rows + t] = sums;
-        }
+        leave_sums(&k_sums, &mut slab, own, share, record);
     }
     sync_cube();
-    for task in range_stepped(unit, matrix, units) {
-        let mut sum = slab[task];
-        for other in 1..SHARES {
-            sum += slab[other * matrix + task];
-        }
-        pairs[task] = sum;
+    for task in range_stepped(unit, matrix, comptime!(units(record))) {
+        pairs[task] = sum_shares(&slab, task, record);
     }
     sync_cube();
     if share < SHARES {
-        #[unroll]
-        for t in 0..rows {
-            let mut sums = Four::new(0.0);
-            #[unroll]
-            for lane in 0..4usize {
-                sums.insert(lane, q_sums[comptime!(t * 4 + lane)]);
-            }
-            slab[share * matrix + own * rows + t] = sums;
-        }
+        leave_sums(&q_sums, &mut slab, own, share, record);
     }
     sync_cube();
-    for task in range_stepped(unit, matrix, units) {
-        let mut sum = slab[task];
-        for other in 1..SHARES {
-            sum += slab[other * matrix + task];
-        }
+    for task in range_stepped(unit, matrix, comptime!(units(record))) {
+        let sum = sum_shares(&slab, task, record);
         records[base + comptime!(record.attention() / 4) + task] = sum * Four::new(scale);
     }
 
     if unit < chunk {
-        solve(&pairs, &strength, records, base + comptime!(record.solve() / 4), unit, false, record);
-    }
-    if comptime!(record.backward) {
-        if unit < chunk {
-            let at = base + comptime!(record.solve_gradient() / 4);
-            solve(&pairs, &strength, records, at, unit, true, record);
-        }
-        if unit < comptime!(record.rows() / 2) {
-            let mut inverse = Four::new(1.0);
-            if comptime!(form != Form::Prepared) {
-                #[unroll]
-                for lane in 0..4usize {
-                    // `2 C` numbers, behind each other without the gap that `rows` would leave.
-                    let at = unit * 4 + lane;
-                    if at < comptime!(2 * record.chunk) {
-                        inverse.insert(lane, lengths[at]);
-                    }
-                }
-            }
-            records[base + comptime!(record.inverse_lengths() / 4) + unit] = inverse;
-        }
+        let at = base + comptime!(record.solve() / 4);
+        solve(&pairs, &strength, records, at, unit, false, record);
     }
     if unit < rows {
         let mut four = Four::new(0.0);
@@ -301,70 +190,113 @@ pub(super) fn prepare<Q: Float, K: Float, G: Float, W: Float>(
         }
         records[base + comptime!(record.strength() / 4) + unit] = four;
     }
+    if comptime!(record.backward) {
+        if unit < chunk {
+            let at = base + comptime!(record.solve_gradient() / 4);
+            solve(&pairs, &strength, records, at, unit, true, record);
+        }
+        if unit < 2 * rows {
+            let mut inverse = Four::new(1.0);
+            if comptime!(form != Form::Prepared) {
+                #[unroll]
+                for lane in 0..4usize {
+                    let at = unit * 4 + lane;
+                    if at < comptime!(2 * record.chunk) {
+                        inverse.insert(lane, lengths[at]);
+                    }
+                }
+            }
+            records[base + comptime!(record.inverse_lengths() / 4) + unit] = inverse;
+        }
+    }
 }
 
-/// One column of the inverse of `I + A Diag(beta)`, or of `I + Diag(beta) A` for the gradient, by forward substitution. Row `t` depends on
-/// earlier rows alone.
+/// From the sums of squares of the shares, `[2, SHARES, C]`, to what brings queries and keys to unit length, `[2, C]`.
 #[cube]
-fn solve(
-    pairs: &Shared<[Four]>,
-    strength: &Shared<[f32]>,
-    records: &mut [Four],
-    at: usize,
-    column: usize,
-    #[comptime] gradient: bool,
+fn invert_lengths(
+    squares: &Shared<[f32]>,
+    lengths: &mut Shared<[f32]>,
     #[comptime] record: Record,
 ) {
     let chunk = comptime!(record.chunk);
-    let rows = comptime!(record.rows() / 4);
-    let mut x = Array::<f32>::new(comptime!(record.rows()));
-    #[unroll]
-    for t in 0..comptime!(record.rows()) {
-        x[t] = 0.0;
-    }
-    #[unroll]
-    for t in 0..chunk {
-        let mut sum = 0.0f32;
-        #[unroll]
-        for i in 0..t {
-            let pair = pairs[comptime!(i * (record.rows() / 4) + t / 4)].extract(comptime!(t % 4));
-            if comptime!(gradient) {
-                sum = fma(pair, x[i], sum);
-            } else {
-                sum = fma(pair * strength[i], x[i], sum);
-            }
+    for task in range_stepped(
+        UNIT_POS_X as usize,
+        comptime!(2 * record.chunk),
+        comptime!(units(record)),
+    ) {
+        let mut square = comptime!(UNIT_LENGTH_EPSILON as f32).runtime();
+        let at = (task / chunk) * comptime!(SHARES * record.chunk) + task % chunk;
+        for share in 0..SHARES {
+            square += squares[at + share * chunk];
         }
-        if comptime!(gradient) {
-            sum *= strength[t];
-        }
-        x[t] = select(column == t, 1.0, select(column < t, -sum, 0.0));
-    }
-    #[unroll]
-    for t in 0..rows {
-        let mut four = Four::new(0.0);
-        #[unroll]
-        for lane in 0..4usize {
-            four.insert(lane, x[comptime!(t * 4 + lane)]);
-        }
-        records[at + column * rows + t] = four;
+        lengths[task] = 1.0 / square.sqrt();
     }
 }
 
-/// Fills the records of a window's chunks.
+/// Writes what the record has a row a token of.
+#[cube]
+fn write_rows(
+    slab: &Shared<[Four]>,
+    records: &mut [Four],
+    base: usize,
+    part: usize,
+    scale: f32,
+    #[comptime] record: Record,
+) {
+    let chunk = comptime!(record.chunk);
+    let width = comptime!(record.width() / 4);
+    let slab_size = comptime!(record.chunk * SLAB);
+    for task in range_stepped(UNIT_POS_X as usize, slab_size, comptime!(units(record))) {
+        let token = task / SLAB;
+        let column = part * SLAB + task % SLAB;
+        if column < width {
+            let decay = 2 * slab_size + task % SLAB;
+            let mut before = Four::new(1.0);
+            for t in 0..token + 1 {
+                before *= slab[decay + t * SLAB];
+            }
+            let mut after = Four::new(1.0);
+            for t in token + 1..chunk {
+                after *= slab[decay + t * SLAB];
+            }
+            let q_four = slab[task];
+            let k_four = slab[slab_size + task];
+            let at = base + token * width + column;
+            records[at + comptime!(record.read_keys() / 4)] = k_four * before;
+            records[at + comptime!(record.read_queries() / 4)] = q_four * Four::new(scale) * before;
+            records[at + comptime!(record.write_keys() / 4)] = k_four * after;
+            if token == chunk - 1 {
+                records[base + comptime!(record.whole() / 4) + column] = before;
+            }
+            if comptime!(record.backward) {
+                records[at + comptime!(record.queries() / 4)] = q_four;
+                records[at + comptime!(record.keys() / 4)] = k_four;
+                records[at + comptime!(record.decay() / 4)] = slab[2 * slab_size + task];
+            }
+        }
+    }
+}
+
+/// Fills the records of a window's chunks. `gates` are those of [`super::gate::pack`].
 pub(super) fn launch(
     inputs: &Inputs,
     record: Record,
     window: &Window,
-    table: &CubeTensor,
-    records: &CubeTensor,
+    [table, gates, records]: [&CubeTensor; 3],
 ) {
-    let Inputs { q, k, g, beta, gates, preparing, sizes, .. } = inputs;
-    let cubes = CubeCount::Static(window.chunks as u32, sizes.value_heads as u32, 1);
-    let dtypes = [q, k, g, beta].map(storage);
+    let Inputs {
+        q,
+        k,
+        g,
+        beta,
+        preparing,
+        sizes,
+        ..
+    } = inputs;
     unsafe {
         prepare::launch_unchecked(
             inputs.client(),
-            cubes,
+            CubeCount::Static(window.chunks as u32, sizes.value_heads as u32, 1),
             CubeDim::new_1d(units(record) as u32),
             address_type(&[q, k, g, beta, records]),
             q.clone().into_buffer_arg(),
@@ -381,7 +313,7 @@ pub(super) fn launch(
             preparing.write_scale,
             record,
             preparing.form,
-            dtypes,
+            [q, k, g, beta].map(storage),
         )
     }
 }

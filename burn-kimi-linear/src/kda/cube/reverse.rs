@@ -68,14 +68,16 @@ fn reverse<F: Float, N: Size>(
     let mut partial = Shared::<[Vector<f32, N>]>::new_slice(comptime!(
         tiles.slices * tiles.staged * tiles.lanes()
     ));
-    let mut upstream = Shared::<[Vector<f32, N>]>::new_slice(comptime!(record.chunk * tiles.lanes()));
+    let mut upstream =
+        Shared::<[Vector<f32, N>]>::new_slice(comptime!(record.chunk * tiles.lanes()));
     let mut update = Shared::<[Vector<f32, N>]>::new_slice(comptime!(record.chunk * tiles.lanes()));
     let mut delta = Shared::<[Vector<f32, N>]>::new_slice(comptime!(record.chunk * tiles.lanes()));
     let mut attention = Shared::<[f32]>::new_slice(comptime!(record.chunk * record.rows()));
     let mut solve = Shared::<[f32]>::new_slice(comptime!(record.chunk * record.rows()));
     let mut strength = Shared::<[f32]>::new_slice(rows);
 
-    let state_base = (slot * value_heads + value_head) * comptime!(record.key_dim) * stride + column;
+    let state_base =
+        (slot * value_heads + value_head) * comptime!(record.key_dim) * stride + column;
     let mut state = load_state::<N>(states, state_base, stride, inside, tiles);
 
     for step in 0..chunks {
@@ -108,15 +110,37 @@ fn reverse<F: Float, N: Size>(
             }
             upstream[t * lanes + lane] = value;
         }
-        load_numbers(records, &mut attention, base + comptime!(record.attention() / 4), comptime!(record.chunk * record.rows()), tiles);
-        load_numbers(records, &mut solve, base + comptime!(record.solve_gradient() / 4), comptime!(record.chunk * record.rows()), tiles);
-        load_numbers(records, &mut strength, base + comptime!(record.strength() / 4), rows, tiles);
+        load_numbers(
+            records,
+            &mut attention,
+            base + comptime!(record.attention() / 4),
+            comptime!(record.chunk * record.rows()),
+            tiles,
+        );
+        load_numbers(
+            records,
+            &mut solve,
+            base + comptime!(record.solve_gradient() / 4),
+            comptime!(record.chunk * record.rows()),
+            tiles,
+        );
+        load_numbers(
+            records,
+            &mut strength,
+            base + comptime!(record.strength() / 4),
+            rows,
+            tiles,
+        );
         sync_cube();
 
         for t in range_stepped(slice, chunk, slices) {
             let mut sum = update[t * lanes + lane];
             for i in t..chunk {
-                sum = fma(Vector::new(attention[t * rows + i]), upstream[i * lanes + lane], sum);
+                sum = fma(
+                    Vector::new(attention[t * rows + i]),
+                    upstream[i * lanes + lane],
+                    sum,
+                );
             }
             update[t * lanes + lane] = sum;
         }
@@ -125,7 +149,11 @@ fn reverse<F: Float, N: Size>(
         for t in range_stepped(slice, chunk, slices) {
             let mut sum = Vector::<f32, N>::new(0.0);
             for i in t..chunk {
-                sum = fma(Vector::new(solve[t * rows + i]), update[i * lanes + lane], sum);
+                sum = fma(
+                    Vector::new(solve[t * rows + i]),
+                    update[i * lanes + lane],
+                    sum,
+                );
             }
             let scaled = sum * Vector::new(strength[t]);
             delta[t * lanes + lane] = scaled;
@@ -139,11 +167,30 @@ fn reverse<F: Float, N: Size>(
         }
         sync_cube();
 
-        decay_state::<N>(records, &mut state, base + comptime!(record.whole() / 4), tiles);
+        decay_state::<N>(
+            records,
+            &mut state,
+            base + comptime!(record.whole() / 4),
+            tiles,
+        );
         for part in 0..comptime!(record.chunk / (tiles.staged / 2)) {
             let row = base + part * group * width;
-            stage_rows(records, &mut stage, row + comptime!(record.read_queries() / 4), 0, group, tiles);
-            stage_rows(records, &mut stage, row + comptime!(record.read_keys() / 4), group, group, tiles);
+            stage_rows(
+                records,
+                &mut stage,
+                row + comptime!(record.read_queries() / 4),
+                0,
+                group,
+                tiles,
+            );
+            stage_rows(
+                records,
+                &mut stage,
+                row + comptime!(record.read_keys() / 4),
+                group,
+                group,
+                tiles,
+            );
             sync_cube();
             for r in 0..group {
                 let at = (part * group + r) * lanes + lane;
@@ -170,7 +217,14 @@ impl Walk<'_> {
                 inputs.client(),
                 self.cubes(inputs),
                 self.cube_dim(),
-                address_type(&[self.records, output_gradient, states, leaving, deltas, value_gradient]),
+                address_type(&[
+                    self.records,
+                    output_gradient,
+                    states,
+                    leaving,
+                    deltas,
+                    value_gradient,
+                ]),
                 self.tiles.columns,
                 self.records.clone().into_buffer_arg(),
                 output_gradient.clone().into_buffer_arg(),

@@ -84,14 +84,17 @@ pub(super) fn scan<F: Float, N: Size>(
     let mut partial = Shared::<[Vector<f32, N>]>::new_slice(comptime!(
         tiles.slices * tiles.staged * tiles.lanes()
     ));
-    let mut missing = Shared::<[Vector<f32, N>]>::new_slice(comptime!(record.chunk * tiles.lanes()));
+    let mut missing =
+        Shared::<[Vector<f32, N>]>::new_slice(comptime!(record.chunk * tiles.lanes()));
     let mut read = Shared::<[Vector<f32, N>]>::new_slice(comptime!(record.chunk * tiles.lanes()));
-    let mut written = Shared::<[Vector<f32, N>]>::new_slice(comptime!(record.chunk * tiles.lanes()));
+    let mut written =
+        Shared::<[Vector<f32, N>]>::new_slice(comptime!(record.chunk * tiles.lanes()));
     let mut attention = Shared::<[f32]>::new_slice(comptime!(record.chunk * record.rows()));
     let mut solve = Shared::<[f32]>::new_slice(comptime!(record.chunk * record.rows()));
     let mut strength = Shared::<[f32]>::new_slice(rows);
 
-    let state_base = (state_slot * value_heads + value_head) * comptime!(record.key_dim) * stride + column;
+    let state_base =
+        (state_slot * value_heads + value_head) * comptime!(record.key_dim) * stride + column;
     let mut state = load_state::<N>(states, state_base, stride, inside, tiles);
 
     for index in 0..chunks {
@@ -108,8 +111,22 @@ pub(super) fn scan<F: Float, N: Size>(
 
         for part in 0..comptime!(record.chunk / (tiles.staged / 2)) {
             let row = base + part * group * width;
-            stage_rows(records, &mut stage, row + comptime!(record.read_keys() / 4), 0, group, tiles);
-            stage_rows(records, &mut stage, row + comptime!(record.read_queries() / 4), group, group, tiles);
+            stage_rows(
+                records,
+                &mut stage,
+                row + comptime!(record.read_keys() / 4),
+                0,
+                group,
+                tiles,
+            );
+            stage_rows(
+                records,
+                &mut stage,
+                row + comptime!(record.read_queries() / 4),
+                group,
+                group,
+                tiles,
+            );
             sync_cube();
             multiply_staged::<N>(&stage, &state, &mut partial, comptime!(tiles.staged), tiles);
             sync_cube();
@@ -129,15 +146,37 @@ pub(super) fn scan<F: Float, N: Size>(
                 }
             }
         }
-        load_numbers(records, &mut attention, base + comptime!(record.attention() / 4), comptime!(record.chunk * record.rows()), tiles);
-        load_numbers(records, &mut solve, base + comptime!(record.solve() / 4), comptime!(record.chunk * record.rows()), tiles);
-        load_numbers(records, &mut strength, base + comptime!(record.strength() / 4), rows, tiles);
+        load_numbers(
+            records,
+            &mut attention,
+            base + comptime!(record.attention() / 4),
+            comptime!(record.chunk * record.rows()),
+            tiles,
+        );
+        load_numbers(
+            records,
+            &mut solve,
+            base + comptime!(record.solve() / 4),
+            comptime!(record.chunk * record.rows()),
+            tiles,
+        );
+        load_numbers(
+            records,
+            &mut strength,
+            base + comptime!(record.strength() / 4),
+            rows,
+            tiles,
+        );
         sync_cube();
 
         for t in range_stepped(slice, chunk, slices) {
             let mut delta = Vector::<f32, N>::new(0.0);
             for i in 0..t + 1 {
-                delta = fma(Vector::new(solve[i * rows + t]), missing[i * lanes + lane], delta);
+                delta = fma(
+                    Vector::new(solve[i * rows + t]),
+                    missing[i * lanes + lane],
+                    delta,
+                );
             }
             written[t * lanes + lane] = delta * Vector::new(strength[t]);
             if comptime!(keep == Keep::Deltas) {
@@ -153,14 +192,24 @@ pub(super) fn scan<F: Float, N: Size>(
                 if inside && t < tokens {
                     let mut out = read[t * lanes + lane];
                     for i in 0..t + 1 {
-                        out = fma(Vector::new(attention[i * rows + t]), written[i * lanes + lane], out);
+                        out = fma(
+                            Vector::new(attention[i * rows + t]),
+                            written[i * lanes + lane],
+                            out,
+                        );
                     }
-                    output[((first + t) * value_heads + value_head) * stride + column] = Vector::cast_from(out);
+                    output[((first + t) * value_heads + value_head) * stride + column] =
+                        Vector::cast_from(out);
                 }
             }
         }
 
-        decay_state::<N>(records, &mut state, base + comptime!(record.whole() / 4), tiles);
+        decay_state::<N>(
+            records,
+            &mut state,
+            base + comptime!(record.whole() / 4),
+            tiles,
+        );
         for part in 0..comptime!(record.chunk.div_ceil(tiles.staged)) {
             let from = part * comptime!(tiles.staged);
             let count = comptime!(tiles.staged.min(record.chunk));
@@ -175,7 +224,8 @@ pub(super) fn scan<F: Float, N: Size>(
         }
 
         if comptime!(keep == Keep::Snapshots) {
-            let at = (first * value_heads + value_head) * comptime!(record.key_dim) * stride + column;
+            let at =
+                (first * value_heads + value_head) * comptime!(record.key_dim) * stride + column;
             store_state::<N>(&state, kept, at, stride, inside, tiles);
         }
     }

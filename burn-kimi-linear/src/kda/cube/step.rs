@@ -20,7 +20,7 @@ use super::walk::{Four, add_outer, load_state, multiply_staged, store_state, sum
 use crate::kda::plan::UNIT_LENGTH_EPSILON;
 
 /// Tensors that the kernel takes. WebGPU promises fewer; there a step goes through the kernels for chunks.
-pub(super) const BINDINGS: u32 = 10;
+pub(super) const BINDINGS: u32 = 11;
 
 /// Rows of the stage: what reads the state for the delta and for the output, what writes to it, and what decays it.
 const STAGED: usize = 4;
@@ -32,7 +32,8 @@ fn step<Q: Float, K: Float, G: Float, W: Float, F: Float, N: Size>(
     values: &[Vector<F, N>],
     g: &[G],
     beta: &[W],
-    gates: &[f32],
+    a_log: &[f32],
+    dt_bias: &[f32],
     table: &[u32],
     states: &mut [Vector<f32, N>],
     output: &mut [Vector<F, N>],
@@ -79,7 +80,7 @@ fn step<Q: Float, K: Float, G: Float, W: Float, F: Float, N: Size>(
 
     let mut rate = 1.0f32;
     if comptime!(form != Form::Prepared) {
-        rate = gates[value_head * comptime!(tiles.record.key_dim + 1)].exp();
+        rate = a_log[value_head].exp();
     }
     let state_base = (slot * value_heads + value_head) * key_dim * stride + column;
     let mut state = load_state::<N>(states, state_base, stride, inside, tiles);
@@ -89,17 +90,18 @@ fn step<Q: Float, K: Float, G: Float, W: Float, F: Float, N: Size>(
         let mut decay = Four::new(1.0);
         if unit < stage_width {
             #[unroll]
-            for d in 0..4 {
+            for d in 0..4usize {
                 let channel = unit * 4 + d;
                 let mut x = 0.0f32;
                 let mut y = 0.0f32;
                 if channel < key_dim {
                     x = f32::cast_from(q[(token * heads + head) * key_dim + channel]);
                     y = f32::cast_from(k[(token * heads + head) * key_dim + channel]);
-                    let z = f32::cast_from(g[(token * value_heads + value_head) * key_dim + channel]);
+                    let z =
+                        f32::cast_from(g[(token * value_heads + value_head) * key_dim + channel]);
                     let mut bias = 0.0f32;
                     if comptime!(form != Form::Prepared) {
-                        bias = gates[value_head * comptime!(tiles.record.key_dim + 1) + 1 + channel];
+                        bias = dt_bias[value_head * key_dim + channel];
                     }
                     decay.insert(d, log_decay(z, rate, bias, bound, form).exp());
                 }
@@ -152,7 +154,7 @@ fn step<Q: Float, K: Float, G: Float, W: Float, F: Float, N: Size>(
             let mut q_four = Four::new(0.0);
             let mut k_four = Four::new(0.0);
             #[unroll]
-            for d in 0..4 {
+            for d in 0..4usize {
                 q_four.insert(d, raw[unit * 4 + d] * q_length);
                 k_four.insert(d, raw[(stage_width + unit) * 4 + d] * k_length);
             }
@@ -195,7 +197,7 @@ fn step<Q: Float, K: Float, G: Float, W: Float, F: Float, N: Size>(
         for j in 0..depth {
             let four = stage[3 * stage_width + slice * depth + j];
             #[unroll]
-            for d in 0..4 {
+            for d in 0..4usize {
                 state[comptime!(j * 4 + d)] *= Vector::new(four.extract(d));
             }
         }
@@ -218,7 +220,18 @@ pub(super) fn launch(
     table: &CubeTensor,
     [states, output, kept]: [&CubeTensor; 3],
 ) {
-    let Inputs { q, k, v, g, beta, gates, preparing, sizes, .. } = inputs;
+    let Inputs {
+        q,
+        k,
+        v,
+        g,
+        beta,
+        a_log,
+        dt_bias,
+        preparing,
+        sizes,
+        ..
+    } = inputs;
     let cubes = CubeCount::Static(
         tiles.blocks(sizes.value_dim) as u32,
         sizes.value_heads as u32,
@@ -236,7 +249,8 @@ pub(super) fn launch(
             v.clone().into_buffer_arg(),
             g.clone().into_buffer_arg(),
             beta.clone().into_buffer_arg(),
-            gates.clone().into_buffer_arg(),
+            a_log.clone().into_buffer_arg(),
+            dt_bias.clone().into_buffer_arg(),
             table.clone().into_buffer_arg(),
             states.clone().into_buffer_arg(),
             output.clone().into_buffer_arg(),

@@ -46,7 +46,11 @@ fn split(sums: &[f32], a_log: &mut [f32], dt_bias: &mut [f32], key_dim: usize) {
 }
 
 /// The gradients of `a_log`, `[HV]`, and `dt_bias`, `[HV, K]`.
-pub(super) fn gate_gradients(inputs: &Inputs, mut sums: CubeTensor, mut rows: usize) -> [CubeTensor; 2] {
+pub(super) fn gate_gradients(
+    inputs: &Inputs,
+    mut sums: CubeTensor,
+    mut rows: usize,
+) -> [CubeTensor; 2] {
     let sizes = inputs.sizes;
     let columns = sizes.value_heads * 2 * sizes.key_dim;
     while rows > 1 {
@@ -67,7 +71,11 @@ pub(super) fn gate_gradients(inputs: &Inputs, mut sums: CubeTensor, mut rows: us
         };
         (sums, rows) = (output, fewer);
     }
-    let [a_log, dt_bias] = [vec![sizes.value_heads], vec![sizes.value_heads, sizes.key_dim]].map(|shape| {
+    let [a_log, dt_bias] = [
+        vec![sizes.value_heads],
+        vec![sizes.value_heads, sizes.key_dim],
+    ]
+    .map(|shape| {
         let (client, device) = (inputs.v.client.clone(), inputs.v.device.clone());
         empty_device_contiguous_dtype(client, device, Shape::from(shape), DType::F32)
     });

@@ -44,7 +44,11 @@ pub(super) fn batches(
     chunk: usize,
     most_chunks: usize,
 ) -> Vec<Batch> {
-    let with_tokens: Vec<Sequence> = sequences.iter().copied().filter(|sequence| sequence.len > 0).collect();
+    let with_tokens: Vec<Sequence> = sequences
+        .iter()
+        .copied()
+        .filter(|sequence| sequence.len > 0)
+        .collect();
     let most_chunks = most_chunks.clamp(1, MOST_SEQUENCES);
     with_tokens
         .chunks(most_chunks)
@@ -54,7 +58,11 @@ pub(super) fn batches(
 
 fn batch(sequences: &[Sequence], tokens_in_row: usize, chunk: usize, most_chunks: usize) -> Batch {
     let step = most_chunks / sequences.len();
-    let longest = sequences.iter().map(|sequence| sequence.len.div_ceil(chunk)).max().unwrap_or(0);
+    let longest = sequences
+        .iter()
+        .map(|sequence| sequence.len.div_ceil(chunk))
+        .max()
+        .unwrap_or(0);
     let windows = (0..longest)
         .step_by(step)
         .map(|first| window(sequences, tokens_in_row, chunk, first..first + step))
@@ -97,4 +105,56 @@ fn window(
 
 fn to_u32(number: usize) -> u32 {
     u32::try_from(number).expect("a batch has fewer than 2^32 tokens")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The windows of every batch, as `(slot, first token, tokens)` of each chunk in the order of time.
+    fn chunks(batches: &[Batch]) -> Vec<(u32, u32, u32)> {
+        let windows = batches.iter().flat_map(|batch| &batch.windows);
+        windows
+            .flat_map(|window| {
+                let entries = window.table[..window.chunks_at()].chunks(SEQUENCE_ENTRY);
+                let of_chunks = &window.table[window.chunks_at()..];
+                entries.flat_map(move |entry| {
+                    let (first, count) = (entry[0] as usize, entry[1] as usize);
+                    let of_sequence =
+                        &of_chunks[first * CHUNK_ENTRY..(first + count) * CHUNK_ENTRY];
+                    of_sequence
+                        .chunks(CHUNK_ENTRY)
+                        .map(|chunk| (entry[2], chunk[0], chunk[1]))
+                })
+            })
+            .collect()
+    }
+
+    #[test]
+    fn windows_hold_every_chunk_once_and_no_more_than_they_may() {
+        let sequence = |row, start, len, slot| Sequence {
+            row,
+            start,
+            len,
+            slot,
+        };
+        let sequences = [
+            sequence(0, 0, 5, 3),
+            sequence(0, 5, 0, 1),
+            sequence(1, 2, 9, 0),
+        ];
+        let expected = vec![(0, 22, 4), (0, 26, 4), (0, 30, 1), (3, 0, 4), (3, 4, 1)];
+        for most in 1..8 {
+            let batches = batches(&sequences, 20, 4, most);
+            let mut found = chunks(&batches);
+            for slot in [0, 3] {
+                let of_slot = found.iter().filter(|chunk| chunk.0 == slot);
+                assert!(of_slot.map(|chunk| chunk.1).is_sorted(), "at most {most}");
+            }
+            found.sort();
+            assert_eq!(found, expected, "at most {most}");
+            let windows = batches.iter().flat_map(|batch| &batch.windows);
+            assert!(windows.map(|window| window.chunks).max() <= Some(most));
+        }
+    }
 }

@@ -21,7 +21,11 @@ pub(super) fn stage_rows(
 ) {
     let width = comptime!(tiles.record.width() / 4);
     let stage_width = comptime!(tiles.stage_width());
-    for task in range_stepped(UNIT_POS as usize, count * stage_width, comptime!(tiles.units())) {
+    for task in range_stepped(
+        UNIT_POS as usize,
+        count * stage_width,
+        comptime!(tiles.units()),
+    ) {
         let column = task % stage_width;
         let mut four = Four::new(0.0);
         if column < width {
@@ -40,10 +44,14 @@ pub(super) fn load_numbers(
     #[comptime] count: usize,
     #[comptime] tiles: Tiles,
 ) {
-    for task in range_stepped(UNIT_POS as usize, comptime!(count / 4), comptime!(tiles.units())) {
+    for task in range_stepped(
+        UNIT_POS as usize,
+        comptime!(count / 4),
+        comptime!(tiles.units()),
+    ) {
         let four = records[source + task];
         #[unroll]
-        for lane in 0..4 {
+        for lane in 0..4usize {
             numbers[task * 4 + lane] = four.extract(lane);
         }
     }
@@ -78,8 +86,12 @@ pub(super) fn multiply_staged<N: Size>(
             for r in 0..block {
                 let four = stage[(first + r) * stage_width + slice * depth + j];
                 #[unroll]
-                for d in 0..4 {
-                    sums[r] = fma(Vector::new(four.extract(d)), state[comptime!(j * 4 + d)], sums[r]);
+                for d in 0..4usize {
+                    sums[r] = fma(
+                        Vector::new(four.extract(d)),
+                        state[comptime!(j * 4 + d)],
+                        sums[r],
+                    );
                 }
             }
         }
@@ -121,7 +133,7 @@ pub(super) fn decay_state<N: Size>(
         if first + j < comptime!(tiles.record.width() / 4) {
             let four = records[whole + first + j];
             #[unroll]
-            for d in 0..4 {
+            for d in 0..4usize {
                 state[comptime!(j * 4 + d)] *= Vector::new(four.extract(d));
             }
         }
@@ -143,8 +155,12 @@ pub(super) fn add_outer<N: Size>(
     for j in 0..depth {
         let four = stage[at + j];
         #[unroll]
-        for d in 0..4 {
-            state[comptime!(j * 4 + d)] = fma(Vector::new(four.extract(d)), columns, state[comptime!(j * 4 + d)]);
+        for d in 0..4usize {
+            state[comptime!(j * 4 + d)] = fma(
+                Vector::new(four.extract(d)),
+                columns,
+                state[comptime!(j * 4 + d)],
+            );
         }
     }
 }
@@ -210,7 +226,7 @@ pub(super) fn keep_transposed<N: Size>(
             if inside && first + j < width {
                 let mut four = Four::new(0.0);
                 #[unroll]
-                for d in 0..4 {
+                for d in 0..4usize {
                     four.insert(d, state[comptime!(j * 4 + d)].extract(n));
                 }
                 kept[base + (column * comptime!(tiles.columns) + n) * width + first + j] = four;
