@@ -1,0 +1,194 @@
+//! The backward pass: window by window from the last to the first.
+//!
+//! Nothing is saved by the forward pass. The states that enter the windows are computed first, by a walk that keeps only those; then each
+//! window computes its records, walks over them once more for the states that enter its chunks, and back. Scratch memory beyond that of one
+//! window is a state for each.
+
+use burn::tensor::{DType, Shape};
+use burn_cubecl::CubeBackend;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::ops::numeric::zeros_client;
+use burn_cubecl::tensor::CubeTensor;
+
+use super::gate::{self, Form};
+use super::inputs::{Inputs, own};
+use super::plan::{self, Limits, Tiles};
+use super::record::Record;
+use super::scan::{Keep, Walk};
+use super::table::{Batch, batches};
+use super::{chain, gradients, sums};
+use crate::kda::definition::KdaTensors;
+
+/// The gradients of all tensors.
+pub(super) fn backward(
+    inputs: &Inputs,
+    state: CubeTensor,
+    output_gradient: CubeTensor,
+    state_gradient: CubeTensor,
+) -> KdaTensors<CubeBackend> {
+    let sizes = inputs.sizes;
+    let record = Record {
+        chunk: plan::chunk(inputs.plan.chunk_size),
+        key_dim: sizes.key_dim,
+        backward: true,
+    };
+    let of_a_state = sizes.value_heads * sizes.value_dim * record.width();
+    let of_a_record = sizes.value_heads * record.len();
+    let at_once = plan::chunks_at_once(inputs.client(), of_a_state.max(of_a_record));
+    let batches = batches(&inputs.plan.sequences, sizes.tokens, record.chunk, at_once);
+    let chunks: usize = batches
+        .iter()
+        .flat_map(|batch| &batch.windows)
+        .map(|window| window.chunks)
+        .sum();
+
+    let of_the_gate = match inputs.preparing.form {
+        Form::Prepared => 1,
+        _ => chunks * sizes.value_heads * 2 * sizes.key_dim,
+    };
+    let mut pass = Pass {
+        inputs,
+        record,
+        gates: gate::pack(inputs),
+        output_gradient: into_contiguous(output_gradient),
+        q: inputs.for_tokens(&inputs.q),
+        k: inputs.for_tokens(&inputs.k),
+        v: inputs.for_tokens(&inputs.v),
+        g: inputs.for_tokens(&inputs.g),
+        beta: inputs.for_tokens(&inputs.beta),
+        state: own(state_gradient),
+        gate_sums: inputs.scratch(of_the_gate),
+        chunks_done: 0,
+    };
+    for batch in &batches {
+        pass.run(batch, &state);
+    }
+    let [a_log, dt_bias] = pass.gate_gradients(chunks);
+    KdaTensors {
+        q: pass.q,
+        k: pass.k,
+        v: pass.v,
+        g: pass.g,
+        beta: pass.beta,
+        a_log,
+        dt_bias,
+        state: pass.state,
+    }
+}
+
+/// The gradients while they are filled.
+struct Pass<'a> {
+    inputs: &'a Inputs,
+    record: Record,
+    gates: CubeTensor,
+    output_gradient: CubeTensor,
+    q: CubeTensor,
+    k: CubeTensor,
+    v: CubeTensor,
+    g: CubeTensor,
+    beta: CubeTensor,
+    state: CubeTensor,
+    /// `[chunks, HV, 2, K]`.
+    gate_sums: CubeTensor,
+    chunks_done: usize,
+}
+
+impl Pass<'_> {
+    fn run(&mut self, batch: &Batch, state: &CubeTensor) {
+        let (inputs, record, sizes) = (self.inputs, self.record, self.inputs.sizes);
+        let count = batch.sequences * sizes.value_heads;
+        let tiles = Tiles::new(Limits::of(inputs.client()), record, sizes.value_dim, count);
+        let entering_windows = self.entering_windows(batch, state, tiles);
+        for (window, states) in batch.windows.iter().zip(entering_windows).rev() {
+            let places = window.chunks * sizes.value_heads;
+            let table = inputs.upload(&window.table);
+            let records = inputs.records(record, window, &table, &self.gates);
+            let entering = inputs.scratch(places * sizes.value_dim * record.width());
+            let leaving = inputs.scratch(places * sizes.value_dim * record.width());
+            let deltas = inputs.scratch(2 * places * record.chunk * sizes.value_dim);
+            let walk = Walk {
+                records: &records,
+                table: &table,
+                window,
+                tiles,
+            };
+            let nothing = inputs.nothing_like(&inputs.v);
+            walk.scan(
+                inputs,
+                &own(states),
+                Keep::Deltas,
+                [&nothing, &deltas, &entering],
+            );
+            walk.reverse(
+                inputs,
+                &self.output_gradient,
+                &self.state,
+                [&leaving, &deltas, &self.v],
+            );
+            let gradients = gradients::launch(
+                inputs,
+                record,
+                window,
+                &table,
+                &records,
+                &self.output_gradient,
+                [&entering, &leaving, &deltas],
+            );
+            chain::launch(
+                inputs,
+                record,
+                window,
+                [&table, &records, &gradients],
+                [&self.q, &self.k, &self.beta, &self.g],
+                (&self.gate_sums, self.chunks_done),
+            );
+            self.chunks_done += window.chunks;
+        }
+    }
+
+    /// The states before each window.
+    fn entering_windows(&self, batch: &Batch, state: &CubeTensor, tiles: Tiles) -> Vec<CubeTensor> {
+        let inputs = self.inputs;
+        let record = Record {
+            backward: false,
+            ..self.record
+        };
+        let mut states = vec![state.clone()];
+        for window in &batch.windows[..batch.windows.len() - 1] {
+            let next = into_contiguous(states[states.len() - 1].copy());
+            let table = inputs.upload(&window.table);
+            let records = inputs.records(record, window, &table, &self.gates);
+            let tiles = Tiles { record, ..tiles };
+            let walk = Walk {
+                records: &records,
+                table: &table,
+                window,
+                tiles,
+            };
+            let nothing = [
+                inputs.nothing_like(&inputs.v),
+                inputs.scratch(4),
+                inputs.scratch(4),
+            ];
+            walk.scan(inputs, &next, Keep::Nothing, nothing.each_ref());
+            states.push(next);
+        }
+        states
+    }
+
+    /// The gradients of `a_log` and `dt_bias`: zeros where nothing was prepared.
+    fn gate_gradients(&self, chunks: usize) -> [CubeTensor; 2] {
+        let (inputs, sizes) = (self.inputs, self.inputs.sizes);
+        if inputs.preparing.form == Form::Prepared || chunks == 0 {
+            return [
+                vec![sizes.value_heads],
+                vec![sizes.value_heads, sizes.key_dim],
+            ]
+            .map(|shape| {
+                let (client, device) = (inputs.v.client.clone(), inputs.v.device.clone());
+                zeros_client(client, device, Shape::from(shape), DType::F32)
+            });
+        }
+        sums::gate_gradients(inputs, self.gate_sums.clone(), chunks)
+    }
+}

@@ -1,0 +1,160 @@
+//! What the kernels must know of the sequences: a table of whole numbers, made on the host.
+//!
+//! Long batches are worked through in windows of so many chunks that the scratch memory of one stays within a bound. A window holds the
+//! same chunks of every sequence that reaches it; its result does not depend on where windows end, because the state between two chunks
+//! is an `f32` in memory as it is in a register.
+
+use std::ops::Range;
+
+use super::super::plan::Sequence;
+
+/// Numbers in the table for a sequence: its first chunk in the window, how many there are, and its slot.
+pub(super) const SEQUENCE_ENTRY: usize = 3;
+/// Numbers in the table for a chunk: its first token in the batch, and how many tokens it has.
+pub(super) const CHUNK_ENTRY: usize = 2;
+
+/// Cubes along one axis of a launch that every API allows.
+const MOST_SEQUENCES: usize = 32_768;
+
+/// What one round of launches works on.
+pub(super) struct Window {
+    /// The entries of the sequences, and behind them those of the chunks.
+    pub(super) table: Vec<u32>,
+    pub(super) sequences: usize,
+    pub(super) chunks: usize,
+}
+
+impl Window {
+    /// Where the entries of the chunks begin.
+    pub(super) fn chunks_at(&self) -> usize {
+        self.sequences * SEQUENCE_ENTRY
+    }
+}
+
+/// The windows of some of the sequences, in the order of time.
+pub(super) struct Batch {
+    pub(super) sequences: usize,
+    pub(super) windows: Vec<Window>,
+}
+
+/// Cuts the sequences into batches of windows of at most `most_chunks` chunks, as far as every sequence gets one.
+pub(super) fn batches(
+    sequences: &[Sequence],
+    tokens_in_row: usize,
+    chunk: usize,
+    most_chunks: usize,
+) -> Vec<Batch> {
+    let with_tokens: Vec<Sequence> = sequences
+        .iter()
+        .copied()
+        .filter(|sequence| sequence.len > 0)
+        .collect();
+    let most_chunks = most_chunks.clamp(1, MOST_SEQUENCES);
+    with_tokens
+        .chunks(most_chunks)
+        .map(|sequences| batch(sequences, tokens_in_row, chunk, most_chunks))
+        .collect()
+}
+
+fn batch(sequences: &[Sequence], tokens_in_row: usize, chunk: usize, most_chunks: usize) -> Batch {
+    let step = most_chunks / sequences.len();
+    let longest = sequences
+        .iter()
+        .map(|sequence| sequence.len.div_ceil(chunk))
+        .max()
+        .unwrap_or(0);
+    let windows = (0..longest)
+        .step_by(step)
+        .map(|first| window(sequences, tokens_in_row, chunk, first..first + step))
+        .collect();
+    Batch {
+        sequences: sequences.len(),
+        windows,
+    }
+}
+
+fn window(
+    sequences: &[Sequence],
+    tokens_in_row: usize,
+    chunk: usize,
+    range: Range<usize>,
+) -> Window {
+    let mut table = Vec::new();
+    let mut chunks = Vec::new();
+    for sequence in sequences {
+        let end = range.end.min(sequence.len.div_ceil(chunk));
+        if end <= range.start {
+            continue;
+        }
+        table.extend([chunks.len() / CHUNK_ENTRY, end - range.start, sequence.slot]);
+        for index in range.start..end {
+            let offset = index * chunk;
+            let first = sequence.row * tokens_in_row + sequence.start + offset;
+            chunks.extend([first, chunk.min(sequence.len - offset)]);
+        }
+    }
+    let sequences = table.len() / SEQUENCE_ENTRY;
+    let count = chunks.len() / CHUNK_ENTRY;
+    table.extend(chunks);
+    Window {
+        table: table.into_iter().map(to_u32).collect(),
+        sequences,
+        chunks: count,
+    }
+}
+
+fn to_u32(number: usize) -> u32 {
+    u32::try_from(number).expect("a batch has fewer than 2^32 tokens")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The windows of every batch, as `(slot, first token, tokens)` of each chunk in the order of time.
+    fn chunks(batches: &[Batch]) -> Vec<(u32, u32, u32)> {
+        let windows = batches.iter().flat_map(|batch| &batch.windows);
+        windows
+            .flat_map(|window| {
+                let entries = window.table[..window.chunks_at()].chunks(SEQUENCE_ENTRY);
+                let of_chunks = &window.table[window.chunks_at()..];
+                entries.flat_map(move |entry| {
+                    let (first, count) = (entry[0] as usize, entry[1] as usize);
+                    let of_sequence =
+                        &of_chunks[first * CHUNK_ENTRY..(first + count) * CHUNK_ENTRY];
+                    of_sequence
+                        .chunks(CHUNK_ENTRY)
+                        .map(|chunk| (entry[2], chunk[0], chunk[1]))
+                })
+            })
+            .collect()
+    }
+
+    #[test]
+    fn windows_hold_every_chunk_once_and_no_more_than_they_may() {
+        let sequence = |row, start, len, slot| Sequence {
+            row,
+            start,
+            len,
+            slot,
+        };
+        let sequences = [
+            sequence(0, 0, 5, 3),
+            sequence(0, 5, 0, 1),
+            sequence(1, 2, 9, 0),
+        ];
+        let expected = vec![(0, 22, 4), (0, 26, 4), (0, 30, 1), (3, 0, 4), (3, 4, 1)];
+        for most in 1..8 {
+            let batches = batches(&sequences, 20, 4, most);
+            let mut found = chunks(&batches);
+            for slot in [0, 3] {
+                let of_slot = found.iter().filter(|chunk| chunk.0 == slot);
+                assert!(of_slot.map(|chunk| chunk.1).is_sorted(), "at most {most}");
+            }
+            found.sort();
+            assert_eq!(found, expected, "at most {most}");
+            let windows = batches.iter().flat_map(|batch| &batch.windows);
+            assert!(windows.map(|window| window.chunks).max() <= Some(most));
+        }
+    }
+}
