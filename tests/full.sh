@@ -2,6 +2,7 @@
 # What is too long for every change; each part says at its end how long it took.
 #
 #   tests/full.sh parity-wgpu   every fixture on software Vulkan, or on the GPU that wgpu finds
+#   tests/full.sh kernels-wgpu  the tests of burn-kimi-linear with its kernels on the same
 #   tests/full.sh train         the default training run, and what it must reach
 #   tests/full.sh benches       every criterion benchmark
 #   tests/full.sh               all of them
@@ -13,6 +14,8 @@ cd "$(dirname "$0")/.."
 parity_wgpu() {
     cargo run --release -p tests --features wgpu --bin parity -- --device wgpu tests/fixtures
 }
+
+kernels_wgpu() { cargo test -p burn-kimi-linear --features wgpu --test kimi_linear; }
 
 train() {
     local out
@@ -31,12 +34,14 @@ timed() {
 
 case "${1:-all}" in
 parity-wgpu) timed parity_wgpu ;;
+kernels-wgpu) timed kernels_wgpu ;;
 train) timed train ;;
 benches) timed benches ;;
 all)
     timed parity_wgpu
+    timed kernels_wgpu
     timed train
     timed benches
     ;;
-*) sed -n '2,9p' "$0" && exit 2 ;;
+*) sed -n '2,10p' "$0" && exit 2 ;;
 esac

@@ -39,10 +39,7 @@ fn everything(
     let state_weights = weights(state.dims(), state.dtype());
     let mut loss = (o.clone().narrow(1, 0, weighed_tokens) * o_weights).sum();
     if weighed_tokens == inputs.dims.tokens {
-        loss = loss
-            + (state.clone() * state_weights)
-                .sum()
-                .cast(loss_dtype(dtype));
+        loss = loss + (state.clone() * state_weights).sum().cast(dtype);
     }
     let grads = loss.backward();
     vec![

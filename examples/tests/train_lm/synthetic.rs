@@ -3,6 +3,7 @@
 mod model;
 mod operator;
 mod program;
+mod refusals;
 mod stopping;
 mod tasks;
 
