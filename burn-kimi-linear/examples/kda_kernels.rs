@@ -72,7 +72,7 @@ fn launch_all(device: &Device, dtype: DType, width: usize) {
                 for o in outputs {
                     let gradients = o.cast(DType::F32).sum().backward();
                     let q = inputs.q.grad(&gradients).expect("q takes part");
-                    assert_eq!(q.into_data().shape, inputs.q.shape());
+                    assert_eq!(q.into_data().shape(), &inputs.q.shape());
                 }
             },
         );
@@ -105,8 +105,9 @@ impl Inputs {
             to: (&Device, DType),
             tracked: bool,
         ) -> Tensor<D> {
-            let x = Tensor::random(shape, Distribution::Uniform(low, high), (to.0, DType::F32))
-                .cast(to.1);
+            let x =
+                Tensor::<D>::random(shape, Distribution::Uniform(low, high), (to.0, DType::F32))
+                    .cast(to.1);
             if tracked { x.require_grad() } else { x }
         }
         let wide = [BATCH, tokens, HEADS, width];
@@ -143,7 +144,10 @@ impl Inputs {
             Some(KdaState::from_key_value(self.state.clone())),
             &Self::options(),
         );
-        assert_eq!(state.into_key_value().into_data().shape, self.state.shape());
+        assert_eq!(
+            state.into_key_value().into_data().shape(),
+            &self.state.shape()
+        );
         o
     }
 
@@ -163,7 +167,10 @@ impl Inputs {
         };
         let state = Some(KdaState::from_key_value(self.state.clone()));
         let (o, state) = kda_projected(projections, gate, state, &Self::options());
-        assert_eq!(state.into_key_value().into_data().shape, self.state.shape());
+        assert_eq!(
+            state.into_key_value().into_data().shape(),
+            &self.state.shape()
+        );
         o
     }
 }
