@@ -84,7 +84,7 @@ impl KimiDeltaAttentionConfig {
     }
 }
 
-/// A layer of Kimi Delta Attention: short convolutions, gates, the [`kda`] operator, and a gated norm.
+/// A layer of Kimi Delta Attention: short convolutions, gates, the [`kda`](fn@crate::kda) operator, and a gated norm.
 ///
 /// Projections are fields under the names of the released Kimi Linear tensors.
 #[derive(Module, Debug)]

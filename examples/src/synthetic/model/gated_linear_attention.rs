@@ -10,7 +10,7 @@ const CHUNK: usize = 8;
 /// o_t = S_t^T (K^-1/2 q_t)                               read after the update
 /// ```
 ///
-/// Shapes and arguments are those of [`kda`](burn_kimi_linear::kda) with as many value as key heads: `q`, `k` and `g` are
+/// Shapes and arguments are those of [`kda`](fn@burn_kimi_linear::kda) with as many value as key heads: `q`, `k` and `g` are
 /// `[B, T, H, K]`, `v` is `[B, T, H, V]`, `beta` is `[B, T, H]`, and so the two differ in the update alone. The memory starts empty.
 ///
 /// Source: Gated Linear Attention, arXiv 2312.06635, with the write strength of the delta rule.
