@@ -50,6 +50,7 @@ impl Sequence {
 
 impl KdaPlan {
     /// Whether every sequence has at most one token: a decode step.
+    #[cfg(feature = "kernels")]
     pub(super) fn is_step(&self) -> bool {
         self.sequences.iter().all(|sequence| sequence.len <= 1)
     }
