@@ -1,10 +1,15 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "flex")]
+mod cpu;
+mod gated_norm;
 pub mod kda;
 mod layers;
 mod plan;
 mod precision;
+mod short_convolution;
+mod swiglu;
 
 pub use kda::{
     ForgetGate, KdaGate, KdaOptions, KdaProjections, KdaState, StateBytesError, kda, kda_gate,
@@ -16,3 +21,4 @@ pub use layers::{
     MultiHeadLatentAttentionState, ShortConvolution, ShortConvolutionConfig,
 };
 pub use plan::{AttentionKind, AttentionPlan, ParseAttentionPlanError};
+pub use swiglu::swiglu;

@@ -1,7 +1,9 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::nn::{RmsNorm, RmsNormConfig};
-use burn::tensor::{Device, Tensor, activation::sigmoid};
+use burn::tensor::{Device, Tensor, assert_shape};
+
+use crate::gated_norm::gated_norm;
 
 /// Settings of a [`GatedRmsNorm`].
 #[derive(Config, Debug)]
@@ -37,6 +39,10 @@ impl GatedRmsNorm {
     ///
     /// If the last axis of `x` is not `head_dim`, or the shapes differ.
     pub fn forward(&self, x: Tensor<4>, gate: Tensor<4>) -> Tensor<4> {
-        self.norm.forward(x) * sigmoid(gate)
+        let [batch, tokens, heads, _] = x.dims();
+        let [head_dim] = self.norm.gamma.dims();
+        assert_shape!(x, [batch, tokens, heads, head_dim]);
+        assert_shape!(gate, [batch, tokens, heads, head_dim]);
+        gated_norm(&self.norm, x, gate)
     }
 }

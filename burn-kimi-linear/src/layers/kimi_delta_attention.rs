@@ -1,7 +1,7 @@
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
-use burn::tensor::{Device, Distribution, Tensor, activation::silu, assert_shape};
+use burn::tensor::{Device, Distribution, Tensor, assert_shape};
 
 use super::projection::projection;
 use super::{
@@ -167,20 +167,20 @@ impl KimiDeltaAttention {
         let [q_window, k_window, v_window] = windows;
         let (q, q_window) = self
             .q_conv1d
-            .forward(self.q_proj.forward(x.clone()), q_window);
+            .forward_silu(self.q_proj.forward(x.clone()), q_window);
         let (k, k_window) = self
             .k_conv1d
-            .forward(self.k_proj.forward(x.clone()), k_window);
+            .forward_silu(self.k_proj.forward(x.clone()), k_window);
         let (v, v_window) = self
             .v_conv1d
-            .forward(self.v_proj.forward(x.clone()), v_window);
+            .forward_silu(self.v_proj.forward(x.clone()), v_window);
 
         let decay = self.f_b_proj.forward(self.f_a_proj.forward(x.clone()));
         let write = self.b_proj.forward(x.clone());
         let projections = KdaProjections {
-            q: silu(q).reshape(keys),
-            k: silu(k).reshape(keys),
-            v: silu(v).reshape(values),
+            q: q.reshape(keys),
+            k: k.reshape(keys),
+            v: v.reshape(values),
             decay: decay.reshape(gates),
             write,
         };

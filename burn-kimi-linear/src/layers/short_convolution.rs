@@ -3,6 +3,8 @@ use burn::module::{Module, Param};
 use burn::nn::Initializer;
 use burn::tensor::{Device, Tensor, assert_shape};
 
+use crate::short_convolution::{Activation, short_convolution};
+
 /// Settings of a [`ShortConvolution`].
 #[derive(Config, Debug)]
 pub struct ShortConvolutionConfig {
@@ -35,7 +37,7 @@ impl ShortConvolutionConfig {
     }
 }
 
-/// Depthwise causal convolution over time, without bias or activation:
+/// Depthwise causal convolution over time, without bias:
 /// `y_t = sum_j weight[:, 0, j] x_{t - (kernel_size - 1) + j}`.
 #[derive(Module, Debug)]
 pub struct ShortConvolution {
@@ -52,6 +54,24 @@ impl ShortConvolution {
     ///
     /// If `x` or `window` has another shape.
     pub fn forward(&self, x: Tensor<3>, window: Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>) {
+        self.forward_with(x, window, Activation::Identity)
+    }
+
+    /// [`forward`](Self::forward) with the output through SiLU, `y sigmoid(y)`, as delta attention has it; on the CPU in one pass.
+    ///
+    /// # Panics
+    ///
+    /// If `x` or `window` has another shape.
+    pub fn forward_silu(&self, x: Tensor<3>, window: Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>) {
+        self.forward_with(x, window, Activation::Silu)
+    }
+
+    fn forward_with(
+        &self,
+        x: Tensor<3>,
+        window: Option<Tensor<3>>,
+        activation: Activation,
+    ) -> (Tensor<3>, Tensor<3>) {
         let [channels, _, kernel_size] = self.weight.dims();
         let [batch, tokens, _] = x.dims();
         assert_shape!(x, [batch, tokens, channels]);
@@ -63,13 +83,13 @@ impl ShortConvolution {
             }
             None => Tensor::zeros([batch, past, channels], (&x.device(), x.dtype())),
         };
-
-        let seen = Tensor::cat(vec![window, x], 1);
-        let weight = self.weight.val().permute([2, 1, 0]);
-        let y = (0..kernel_size)
-            .map(|j| seen.clone().slice_dim(1, j..j + tokens) * weight.clone().narrow(0, j, 1))
-            .reduce(|sum, term| sum + term)
-            .expect("kernel_size is at least 1");
-        (y, seen.slice_dim(1, tokens..tokens + past))
+        let next = match tokens < past {
+            true => Tensor::cat(vec![window.clone(), x.clone()], 1),
+            false => x.clone(),
+        };
+        let [_, seen, _] = next.dims();
+        let next = next.slice_dim(1, seen - past..seen);
+        let y = short_convolution(x, self.weight.val(), window, activation);
+        (y, next)
     }
 }

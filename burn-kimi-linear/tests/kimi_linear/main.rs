@@ -2,6 +2,7 @@
 //! properties that callers rely on.
 
 mod closeness;
+mod cpu_layers;
 mod engines;
 mod gate;
 mod gated_norm;

@@ -1,7 +1,8 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
-use burn::tensor::{Device, Tensor, activation::silu};
+use burn::tensor::{Device, Tensor};
+use burn_kimi_linear::swiglu;
 
 /// Settings of a [`FeedForward`].
 #[derive(Config, Debug)]
@@ -46,7 +47,7 @@ impl FeedForward {
     ///
     /// If the last axis of `x` is not `hidden_size`.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let gate = silu(self.gate_proj.forward(x.clone()));
-        self.down_proj.forward(gate * self.up_proj.forward(x))
+        let (gate, up) = (self.gate_proj.forward(x.clone()), self.up_proj.forward(x));
+        self.down_proj.forward(swiglu(gate, up))
     }
 }

@@ -39,6 +39,31 @@ impl Batch {
     }
 }
 
+impl Batch {
+    /// Windows in it.
+    pub fn windows(&self) -> usize {
+        self.inputs.dims()[0]
+    }
+
+    /// The batch in `parts` of as many windows each.
+    ///
+    /// # Panics
+    /// If the windows cannot be shared out so.
+    pub fn split(&self, parts: usize) -> Vec<Self> {
+        let windows = self.windows();
+        assert!(
+            parts > 0 && windows.is_multiple_of(parts),
+            "{windows} windows cannot be shared out to {parts} parts"
+        );
+        let part = |tokens: &Tensor<2, Int>| tokens.clone().chunk(parts, 0);
+        part(&self.inputs)
+            .into_iter()
+            .zip(part(&self.targets))
+            .map(|(inputs, targets)| Self { inputs, targets })
+            .collect()
+    }
+}
+
 /// Windows drawn from the train part with replacement, each start equally likely.
 ///
 /// What step `n` draws depends on the seed and on `n` alone, so the position in the data is one integer and a

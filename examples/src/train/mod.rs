@@ -30,6 +30,7 @@ mod run;
 mod schedule;
 mod session;
 mod settings;
+mod shards;
 mod task;
 
 pub(crate) use atomic_file::remove_temporary_files;

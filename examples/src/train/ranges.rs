@@ -31,6 +31,14 @@ pub(crate) fn check_batch(batch: usize, seq_len: usize) -> Result<(), TrainError
     )
 }
 
+/// Every shard has a window, and all have as many.
+pub(super) fn check_shards(shards: usize, batch: usize) -> Result<(), TrainError> {
+    check_count("shards", shards, batch)?;
+    require("shards", batch.is_multiple_of(shards), || {
+        format!("must divide --batch {batch}, got {shards}")
+    })
+}
+
 /// `lr`, which `flag` gave, is a learning rate that Burn's schedulers take.
 pub(crate) fn check_learning_rate(flag: &'static str, lr: f64) -> Result<(), TrainError> {
     require(flag, (MIN_LEARNING_RATE..=1.0).contains(&lr), || {

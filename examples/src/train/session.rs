@@ -1,15 +1,15 @@
 use std::time::Instant;
 
 use burn::module::Module;
-use burn::optim::GradientsParams;
 use burn::tensor::Device;
 use burn_kimi_model::Decoder;
 
 use super::checkpoint;
 use super::position::Position;
+use super::shards::Shards;
 use super::{
     Interrupt, LanguageModelOptimizer, LearningRates, MetricsLine, MetricsLog, Progress, RunConfig,
-    RunFolder, Task, TrainError, batch_loss, evaluate, read_metrics,
+    RunFolder, Task, TrainError, evaluate, read_metrics,
 };
 use crate::chart;
 use crate::text::TrainBatches;
@@ -41,6 +41,7 @@ pub(super) struct Session<'a> {
     optimizer: LanguageModelOptimizer,
     rates: LearningRates,
     batches: TrainBatches,
+    shards: Shards,
     log: MetricsLog,
     step: usize,
     seconds_before: f64,
@@ -73,6 +74,7 @@ impl<'a> Session<'a> {
                 train.seq_len,
                 train.seed,
             ),
+            shards: Shards::new(train.shards)?,
             log,
             step: position.step,
             seconds_before: position.seconds,
@@ -119,11 +121,9 @@ impl<'a> Session<'a> {
     fn advance(mut self) -> Result<(Self, MetricsLine), TrainError> {
         let train = &self.config.settings.train;
         let batch = self.batches.batch(self.step, &self.device);
-        let loss = batch_loss(&self.model, &batch);
-        let train_loss = loss.clone().into_scalar::<f32>();
+        let (train_loss, gradients) = self.shards.gradients(&self.model, &batch, &self.device);
         let lr = self.rates.next_rate();
-        if train_loss.is_finite() {
-            let gradients = GradientsParams::from_grads(loss.backward(), &self.model);
+        if let Some(gradients) = gradients {
             self.model = self.optimizer.step(lr, self.model, gradients);
         }
         self.step += 1;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ranges::{
     MAX_LAYERS, MAX_WIDTH, check_batch, check_count, check_fraction, check_learning_rate,
-    check_parameters, require,
+    check_parameters, check_shards, require,
 };
 use super::{OptimizerKind, TrainError};
 
@@ -86,6 +86,10 @@ pub struct TrainSettings {
     /// Tokens (bytes) predicted in a window
     #[arg(long, default_value_t = 256, value_name = "TOKENS")]
     pub seq_len: usize,
+    /// Equal parts of a batch that are computed at the same time, on a CPU; 1 for a GPU
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    #[serde(default = "one_shard")]
+    pub shards: usize,
     /// Seed of the weights and of the batches
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     pub seed: u64,
@@ -143,6 +147,7 @@ impl RunSettings {
         self.model.validate()?;
         let train = &self.train;
         check_batch(train.batch, train.seq_len)?;
+        check_shards(train.shards, train.batch)?;
         let counts = [
             ("steps", train.steps),
             ("eval-every", train.eval_every),
@@ -154,6 +159,11 @@ impl RunSettings {
         }
         train.validate_rates()
     }
+}
+
+/// What a run has whose settings were stored before there were shards.
+fn one_shard() -> usize {
+    1
 }
 
 /// Stores a value as the text that its flag takes.

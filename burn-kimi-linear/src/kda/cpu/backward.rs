@@ -16,16 +16,17 @@ use macerator::Simd;
 
 use super::chunk::{Chunk, Needs};
 use super::forward::{advance, read_errors};
-use super::lanes::{dot, load, registers, splat, store};
 use super::pairs::ChunkGradients;
 use super::prepare::{Gate, fill, scale, unit_length_backward, write_strength_backward};
 use super::problem::{Dims, Head, Problem, padded};
 use super::product::{Left, Replace, ScaleAndAdd, Size, Subtract, multiply};
 use super::rows::{Rows, SharedRows};
 use super::solve::{solve, solve_transposed};
-use super::states::{SharedStates, copy_rows, fill_rows};
-use super::threads::for_each;
+use super::states::{copy_rows, fill_rows};
 use super::tile::Tile;
+use crate::cpu::lanes::{dot, load, registers, splat, store};
+use crate::cpu::shared::SharedValues;
+use crate::cpu::threads::for_each;
 use crate::kda::plan::Preparation;
 
 /// What the backward pass is given beside the inputs.
@@ -46,11 +47,11 @@ pub(super) struct Gradients<'a> {
     pub(super) g: SharedRows<'a>,
     pub(super) beta: SharedRows<'a>,
     /// `[S, HV, K, V]`: on entry the gradients of the states that were left behind.
-    pub(super) states: SharedStates<'a>,
+    pub(super) states: SharedValues<'a>,
     /// `[N, HV]`, a row for every sequence.
-    pub(super) a_log: SharedStates<'a>,
+    pub(super) a_log: SharedValues<'a>,
     /// `[N, HV, K]`.
-    pub(super) dt_bias: SharedStates<'a>,
+    pub(super) dt_bias: SharedValues<'a>,
 }
 
 /// Writes the gradients. The value heads that share queries and keys are one task, so that their sums have an order.

@@ -7,10 +7,10 @@
 
 use macerator::Simd;
 
-use super::lanes::{dot, load, registers, splat, store};
 use super::prepare::{Gate, fill, scale, unit_length, write_strength};
 use super::problem::{Dims, Head, Problem};
 use super::tile::Tile;
+use crate::cpu::lanes::{dot, load, registers, splat, store};
 use crate::kda::plan::Preparation;
 
 /// The tiles of one chunk: `[C, K]`, or `[C, C]` for the pairs.

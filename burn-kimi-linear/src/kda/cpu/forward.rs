@@ -9,18 +9,18 @@ use std::ops::Range;
 use macerator::Simd;
 
 use super::chunk::{Chunk, Needs};
-use super::lanes::ALIGNMENT;
 use super::prepare::fill;
 use super::problem::{Dims, Head, Problem, padded};
 use super::product::{Left, Replace, ScaleAndAdd, Size, Subtract, multiply};
 use super::rows::SharedRows;
 use super::solve::solve;
-use super::states::SharedStates;
-use super::threads::{for_each, workers};
 use super::tile::Tile;
+use crate::cpu::lanes::ALIGNMENT;
+use crate::cpu::shared::SharedValues;
+use crate::cpu::threads::{for_each, workers};
 
 /// Writes the outputs of all tokens and the states after them.
-pub(super) fn forward(problem: &Problem, o: SharedRows, states: SharedStates) {
+pub(super) fn forward(problem: &Problem, o: SharedRows, states: SharedValues) {
     let dims = &problem.dims;
     let heads = problem.plan.sequences.len() * dims.heads;
     let parts = value_parts(dims.value, workers().div_ceil(heads.max(1)));
@@ -72,7 +72,7 @@ fn run<'a, S: Simd>(
     columns: Range<usize>,
     workspace: &mut Workspace,
     o: SharedRows<'a>,
-    states: SharedStates<'a>,
+    states: SharedValues<'a>,
 ) {
     let Dims {
         key, value, chunk, ..

@@ -7,7 +7,6 @@
 mod backward;
 mod chunk;
 mod forward;
-mod lanes;
 mod pairs;
 mod prepare;
 mod problem;
@@ -16,23 +15,22 @@ mod rows;
 mod solve;
 mod states;
 mod step;
-mod threads;
 mod tile;
 
 use std::sync::Arc;
 
-use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Flex, TensorMetadata};
-use burn::tensor::{DType, FloatDType, Shape};
+use burn::tensor::Shape;
 use burn_flex::FlexTensor;
 
 use super::definition::{KdaOps, KdaTensors};
 use super::plan::KdaPlan;
+use crate::cpu::shared::SharedValues;
+use crate::cpu::tensors::{cast, contiguous, values, zeros};
 use backward::{Given, Gradients};
-use problem::{Inputs, Problem, values};
+use problem::{Inputs, Problem};
 use rows::{Rows, SharedRows};
-use states::SharedStates;
 use step::Keep;
 
 impl KdaOps for Flex {
@@ -44,7 +42,7 @@ impl KdaOps for Flex {
         let (inputs, mut state) = lower(tensors);
         let problem = Problem::new(&inputs, &plan);
         let mut o = zeros(inputs.v.shape());
-        let (rows, states) = (SharedRows::of(&mut o), SharedStates::of(&mut state));
+        let (rows, states) = (SharedRows::of(&mut o), SharedValues::of(&mut state));
         if plan.is_step() {
             step::steps(&problem, rows, states, Keep::Last);
         } else {
@@ -89,9 +87,9 @@ impl KdaOps for Flex {
             v: SharedRows::of(&mut v),
             g: SharedRows::of(&mut g),
             beta: SharedRows::of(&mut beta),
-            states: SharedStates::of(&mut state_grad),
-            a_log: SharedStates::of(&mut a_log),
-            dt_bias: SharedStates::of(&mut dt_bias),
+            states: SharedValues::of(&mut state_grad),
+            a_log: SharedValues::of(&mut a_log),
+            dt_bias: SharedValues::of(&mut dt_bias),
         };
         backward::backward(&problem, given, gradients);
         let [q_type, k_type, v_type, g_type, beta_type] = storage;
@@ -117,11 +115,11 @@ impl KdaOps for Flex {
         let (v, s) = (inputs.v.shape(), state.shape());
         let mut o = zeros(v.clone());
         let mut snapshots = zeros(Shape::from(vec![v[0], v[1], s[1], s[2], s[3]]));
-        let keep = Keep::Every(SharedStates::of(&mut snapshots), v[1]);
+        let keep = Keep::Every(SharedValues::of(&mut snapshots), v[1]);
         step::steps(
             &problem,
             SharedRows::of(&mut o),
-            SharedStates::of(&mut state),
+            SharedValues::of(&mut state),
             keep,
         );
         (cast(o, storage), snapshots)
@@ -150,32 +148,6 @@ fn lower(tensors: KdaTensors<Flex>) -> (Inputs, FlexTensor) {
         dt_bias: contiguous(dt_bias),
     };
     (inputs, contiguous(state))
-}
-
-/// As contiguous `f32` that fills its storage.
-fn contiguous(x: FlexTensor) -> FlexTensor {
-    let x = match x.dtype() {
-        DType::F32 => x,
-        _ => Flex::float_cast(x, FloatDType::F32),
-    };
-    let whole = x.layout().start_offset() == 0
-        && x.is_contiguous()
-        && x.bytes().len() == x.layout().num_elements() * size_of::<f32>();
-    match whole {
-        true => x,
-        false => x.to_contiguous(),
-    }
-}
-
-fn cast(x: FlexTensor, dtype: DType) -> FlexTensor {
-    match dtype {
-        DType::F32 => x,
-        _ => Flex::float_cast(x, dtype.into()),
-    }
-}
-
-fn zeros(shape: Shape) -> FlexTensor {
-    FlexTensor::zeros(shape, DType::F32)
 }
 
 /// The sum over the first axis, in order.

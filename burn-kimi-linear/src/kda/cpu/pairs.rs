@@ -3,9 +3,9 @@
 use macerator::Simd;
 
 use super::chunk::Chunk;
-use super::lanes::{Lanes, load, registers, splat, store};
 use super::problem::{Dims, padded};
 use super::tile::Tile;
+use crate::cpu::lanes::{Lanes, load, registers, splat, store};
 
 /// Gradients inside one chunk.
 pub(super) struct ChunkGradients {

@@ -2,7 +2,7 @@
 
 use macerator::Simd;
 
-use super::lanes::{dot, exp, load, registers, sigmoid, softplus, splat, store};
+use crate::cpu::lanes::{dot, exp, load, registers, sigmoid, softplus, splat, store};
 use crate::kda::ForgetGate;
 use crate::kda::plan::{Preparation, UNIT_LENGTH_EPSILON};
 

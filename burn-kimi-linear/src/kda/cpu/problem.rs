@@ -1,7 +1,8 @@
 use burn_flex::FlexTensor;
 
-use super::lanes::ALIGNMENT;
 use super::rows::Rows;
+use crate::cpu::lanes::ALIGNMENT;
+use crate::cpu::tensors::values;
 use crate::kda::plan::{KdaPlan, Sequence};
 
 /// The inputs as contiguous `f32`, without the state, which is written as well.
@@ -133,10 +134,4 @@ impl Head {
     pub(super) fn key_row(&self, offset: usize) -> [usize; 3] {
         [self.sequence.row, self.sequence.start + offset, self.key]
     }
-}
-
-/// The numbers of a contiguous `f32` tensor.
-pub(super) fn values(tensor: &FlexTensor) -> &[f32] {
-    let values = tensor.as_slice::<f32>();
-    values.expect("the kernels' inputs are contiguous f32")
 }

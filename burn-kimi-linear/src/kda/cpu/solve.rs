@@ -3,8 +3,8 @@
 use macerator::Simd;
 
 use super::chunk::Chunk;
-use super::lanes::{lanes, load, splat, store};
 use super::tile::Tile;
+use crate::cpu::lanes::{lanes, load, splat, store};
 
 /// Registers that a row is worked on in: enough to hide the latency of additions.
 const BLOCK: usize = 4;

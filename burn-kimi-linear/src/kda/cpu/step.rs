@@ -1,7 +1,8 @@
 //! One token at a time: decode, and the snapshots of speculative decoding.
 //!
-//! A step touches every number of the state twice, in blocks that stay in the first cache between the two: once to read what the memory
-//! says about the key and the query, once to decay it and write. Per head that is `8 K V` bytes of traffic and `7 K V` operations.
+//! A step walks over the state twice: once to read what the memory says about the key and the query, and backwards to decay it and
+//! write. Per head that is `8 K V` bytes of traffic from beyond the second cache and `7 K V` operations. Both walks go along the rows as they lie in memory,
+//! which is what the machine fetches ahead of its own accord.
 //!
 //! The order of operations is that of a chunk of one token, so a sequence has the same bits whether its last token comes in a step of its
 //! own or behind the others.
@@ -9,16 +10,17 @@
 use macerator::Simd;
 
 use super::chunk::{Chunk, Needs};
-use super::lanes::{dot, lanes, load, splat, store};
 use super::prepare::fill;
 use super::problem::{Dims, Head, Problem, padded};
 use super::rows::SharedRows;
-use super::states::{SharedStates, copy_rows, fill_rows};
-use super::threads::for_each;
+use super::states::{copy_rows, fill_rows};
 use super::tile::Tile;
+use crate::cpu::lanes::{dot, load, registers, splat, store};
+use crate::cpu::shared::SharedValues;
+use crate::cpu::threads::for_each;
 
-/// Registers of a state's row that are worked on together.
-const BLOCK: usize = 4;
+/// Rows of the state that are read together.
+const ROWS: usize = 4;
 
 /// Where a step's state goes besides its slot.
 #[derive(Clone, Copy)]
@@ -26,11 +28,11 @@ pub(super) enum Keep<'a> {
     /// Nowhere.
     Last,
     /// Into `[B, T, HV, K, V]`, whose `T` is given, after every token.
-    Every(SharedStates<'a>, usize),
+    Every(SharedValues<'a>, usize),
 }
 
 /// Takes every sequence through its tokens one by one.
-pub(super) fn steps(problem: &Problem, o: SharedRows, states: SharedStates, keep: Keep) {
+pub(super) fn steps(problem: &Problem, o: SharedRows, states: SharedValues, keep: Keep) {
     let dims = &problem.dims;
     for_each(
         problem.plan.sequences.len() * dims.heads,
@@ -47,6 +49,8 @@ struct Workspace {
     /// The decayed key, and the decayed query.
     reads: Tile,
     value: Tile,
+    /// What the state says about the key, and then what is written.
+    known: Tile,
     output: Tile,
     /// A state whose rows are no whole registers is worked on in here.
     padded_state: Tile,
@@ -63,6 +67,7 @@ impl Workspace {
             token: Chunk::new(&dims),
             reads: Tile::zeros(2, dims.key),
             value: Tile::zeros(1, dims.value),
+            known: Tile::zeros(1, dims.value),
             output: Tile::zeros(1, dims.value),
             padded_state: Tile::zeros(padded_rows, dims.value),
         }
@@ -75,7 +80,7 @@ fn run<'a, S: Simd>(
     head: Head,
     workspace: &mut Workspace,
     o: SharedRows<'a>,
-    states: SharedStates<'a>,
+    states: SharedValues<'a>,
     keep: Keep<'a>,
 ) {
     let Dims {
@@ -88,6 +93,7 @@ fn run<'a, S: Simd>(
         token,
         reads,
         value: values,
+        known,
         output,
         padded_state,
     } = workspace;
@@ -118,9 +124,10 @@ fn run<'a, S: Simd>(
             true => (&mut *state, value),
             false => padded_state.parts_mut(),
         };
-        step.run::<S>(key, padded(value), rows, stride, output.row_mut(0));
+        let (known, output) = (known.row_mut(0), output.row_mut(0));
+        step.run::<S>(key, padded(value), rows, stride, known, output);
         // SAFETY: no other task has this head.
-        unsafe { o.row(place) }.copy_from_slice(&output.row(0)[..value]);
+        unsafe { o.row(place) }.copy_from_slice(&output[..value]);
         if let Keep::Every(snapshots, tokens) = keep {
             let [row, at, head] = place;
             let start = ((row * tokens + at) * heads + head) * key * value;
@@ -159,54 +166,93 @@ impl Step<'_> {
         width: usize,
         state: &mut [f32],
         stride: usize,
+        known: &mut [f32],
         output: &mut [f32],
     ) {
-        let block = BLOCK * lanes::<S>();
-        let mut at = 0;
-        while at + block <= width {
-            self.columns::<S, BLOCK>(key_dim, state, stride, at, output);
-            at += block;
+        self.read::<S>(key_dim, width, state, stride, known, output);
+        for at in registers::<S>(width) {
+            let known_now = load::<S>(known, at);
+            let write = (load::<S>(self.value, at) - known_now) * splat(self.beta);
+            store(known, at, write);
+            store(
+                output,
+                at,
+                load::<S>(output, at) + splat::<S>(self.own) * write,
+            );
         }
-        while at < width {
-            self.columns::<S, 1>(key_dim, state, stride, at, output);
-            at += lanes::<S>();
+        self.write::<S>(key_dim, width, state, stride, known);
+    }
+
+    /// What the state says about the key and about the query. Rows are taken in the order in which they lie in memory, some at a time, so that
+    /// the sums are not loaded and stored for each.
+    #[inline(always)]
+    fn read<S: Simd>(
+        &self,
+        key_dim: usize,
+        width: usize,
+        state: &[f32],
+        stride: usize,
+        known: &mut [f32],
+        read: &mut [f32],
+    ) {
+        known[..width].fill(0.0);
+        read[..width].fill(0.0);
+        let mut d = 0;
+        while d + ROWS <= key_dim {
+            self.read_rows::<S, ROWS>(d, width, &state[d * stride..], stride, known, read);
+            d += ROWS;
+        }
+        while d < key_dim {
+            self.read_rows::<S, 1>(d, width, &state[d * stride..], stride, known, read);
+            d += 1;
         }
     }
 
-    /// `WIDE` registers of columns, from `at` on.
     #[inline(always)]
-    fn columns<S: Simd, const WIDE: usize>(
+    fn read_rows<S: Simd, const N: usize>(
+        &self,
+        first: usize,
+        width: usize,
+        state: &[f32],
+        stride: usize,
+        known: &mut [f32],
+        read: &mut [f32],
+    ) {
+        let mut keys = [splat::<S>(0.0); N];
+        let mut queries = [splat::<S>(0.0); N];
+        for d in 0..N {
+            keys[d] = splat(self.key[first + d]);
+            queries[d] = splat(self.query[first + d]);
+        }
+        for at in registers::<S>(width) {
+            let mut known_now = load::<S>(known, at);
+            let mut read_now = load::<S>(read, at);
+            for d in 0..N {
+                let state = load::<S>(state, d * stride + at);
+                known_now = keys[d].mul_add(state, known_now);
+                read_now = queries[d].mul_add(state, read_now);
+            }
+            store(known, at, known_now);
+            store(read, at, read_now);
+        }
+    }
+
+    /// Decays the state and writes into it, from the last row on: the first cache still has those.
+    #[inline(always)]
+    fn write<S: Simd>(
         &self,
         key_dim: usize,
+        width: usize,
         state: &mut [f32],
         stride: usize,
-        at: usize,
-        output: &mut [f32],
+        write: &[f32],
     ) {
-        let mut known = [splat::<S>(0.0); WIDE];
-        let mut read = [splat::<S>(0.0); WIDE];
-        for d in 0..key_dim {
-            let row = &state[d * stride + at..];
-            let (key, query) = (splat::<S>(self.key[d]), splat::<S>(self.query[d]));
-            for j in 0..WIDE {
-                let state = load::<S>(row, j * lanes::<S>());
-                known[j] = key.mul_add(state, known[j]);
-                read[j] = query.mul_add(state, read[j]);
-            }
-        }
-        let mut write = [splat::<S>(0.0); WIDE];
-        for j in 0..WIDE {
-            let place = at + j * lanes::<S>();
-            write[j] = (load::<S>(self.value, place) - known[j]) * splat(self.beta);
-            store(output, place, read[j] + splat::<S>(self.own) * write[j]);
-        }
-        for d in 0..key_dim {
-            let row = &mut state[d * stride + at..];
+        for d in (0..key_dim).rev() {
+            let row = &mut state[d * stride..][..width];
             let (decay, key) = (splat::<S>(self.decay[d]), splat::<S>(self.write[d]));
-            for (j, write) in write.into_iter().enumerate() {
-                let place = j * lanes::<S>();
-                let state = load::<S>(row, place).mul_add(decay, key * write);
-                store(row, place, state);
+            for at in registers::<S>(width) {
+                let new = load::<S>(row, at).mul_add(decay, key * load(write, at));
+                store(row, at, new);
             }
         }
     }

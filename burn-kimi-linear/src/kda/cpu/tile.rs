@@ -1,4 +1,4 @@
-use super::lanes::ALIGNMENT;
+use crate::cpu::lanes::ALIGNMENT;
 
 /// A small matrix of padded rows, for the inside of a kernel.
 ///

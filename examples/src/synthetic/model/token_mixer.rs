@@ -1,6 +1,6 @@
 use burn::module::Module;
 use burn::nn::Linear;
-use burn::tensor::{Tensor, activation::silu};
+use burn::tensor::Tensor;
 use burn_kimi_linear::{GatedRmsNorm, KdaOptions, KimiDeltaAttention, ShortConvolution, kda};
 
 use super::gated_linear_attention::gated_linear_attention;
@@ -90,8 +90,8 @@ impl TokenMixer {
         let [_, width] = self.q_proj.weight.dims();
         let per_head = [batch, tokens, self.heads, width / self.heads];
         let part = |projection: &Linear, convolution: &ShortConvolution| {
-            let (y, _) = convolution.forward(projection.forward(x.clone()), None);
-            silu(y).reshape(per_head)
+            let (y, _) = convolution.forward_silu(projection.forward(x.clone()), None);
+            y.reshape(per_head)
         };
         let q = part(&self.q_proj, &self.q_conv1d);
         let k = part(&self.k_proj, &self.k_conv1d);

@@ -1,0 +1,60 @@
+/// Runs `work` on every task from 0 to `tasks`, each worker with a workspace of its own.
+///
+/// Which worker takes a task is left to chance; as tasks write to places of their own, results do not depend on it.
+pub(crate) fn for_each<W>(
+    tasks: usize,
+    workspace: impl Fn() -> W + Sync,
+    work: impl Fn(&mut W, usize) + Sync,
+) {
+    let workers = workers().min(tasks);
+    if workers <= 1 {
+        let mut workspace = workspace();
+        (0..tasks).for_each(|task| work(&mut workspace, task));
+        return;
+    }
+    #[cfg(feature = "rayon")]
+    {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let next = AtomicUsize::new(0);
+        let drain = || {
+            let mut own = None;
+            loop {
+                let task = next.fetch_add(1, Ordering::Relaxed);
+                if task >= tasks {
+                    break;
+                }
+                work(own.get_or_insert_with(&workspace), task);
+            }
+        };
+        // The calling thread is one of the workers, and looks for the others' end for a while before it sleeps: waking a thread takes longer than a
+        // decode step.
+        let running = AtomicUsize::new(workers - 1);
+        rayon::in_place_scope(|scope| {
+            for _ in 1..workers {
+                scope.spawn(|_| {
+                    drain();
+                    running.fetch_sub(1, Ordering::Release);
+                });
+            }
+            drain();
+            for _ in 0..PATIENCE {
+                if running.load(Ordering::Acquire) == 0 {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+        });
+    }
+}
+
+/// Looks before sleeping: some 50 microseconds.
+#[cfg(feature = "rayon")]
+const PATIENCE: usize = 2_000;
+
+/// How many tasks run at a time.
+pub(crate) fn workers() -> usize {
+    #[cfg(feature = "rayon")]
+    return rayon::current_num_threads();
+    #[cfg(not(feature = "rayon"))]
+    return 1;
+}

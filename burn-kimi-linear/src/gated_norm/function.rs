@@ -1,0 +1,19 @@
+use burn::nn::RmsNorm;
+use burn::tensor::{Tensor, activation::sigmoid};
+
+/// `norm(x) sigmoid(gate)`, where `x` and `gate` are `[B, T, H, D]`.
+///
+/// On the CPU a kernel reads and writes every number once. On GPUs Burn's fusion makes few kernels of the primitive operations.
+pub(crate) fn gated_norm(norm: &RmsNorm, x: Tensor<4>, gate: Tensor<4>) -> Tensor<4> {
+    #[cfg(feature = "flex")]
+    if crate::cpu::serves(&x) && x.shape().num_elements() > 0 {
+        use super::definition::GatedNormOps;
+        return Tensor::from_dispatch(burn::backend::Dispatch::gated_norm(
+            x.into_dispatch(),
+            gate.into_dispatch(),
+            norm.gamma.val().into_dispatch(),
+            norm.epsilon,
+        ));
+    }
+    norm.forward(x) * sigmoid(gate)
+}
