@@ -45,21 +45,22 @@ impl Batch {
         self.inputs.dims()[0]
     }
 
-    /// The batch in `parts` of as many windows each.
+    /// The batch in at most `parts` parts, whose windows differ in number by one at most.
     ///
     /// # Panics
-    /// If the windows cannot be shared out so.
+    /// If `parts` is 0.
     pub fn split(&self, parts: usize) -> Vec<Self> {
         let windows = self.windows();
-        assert!(
-            parts > 0 && windows.is_multiple_of(parts),
-            "{windows} windows cannot be shared out to {parts} parts"
-        );
-        let part = |tokens: &Tensor<2, Int>| tokens.clone().chunk(parts, 0);
-        part(&self.inputs)
-            .into_iter()
-            .zip(part(&self.targets))
-            .map(|(inputs, targets)| Self { inputs, targets })
+        let parts = parts.min(windows);
+        let start = |part: usize| part * windows / parts;
+        let part = |tokens: &Tensor<2, Int>, part: usize| {
+            tokens.clone().slice_dim(0, start(part)..start(part + 1))
+        };
+        (0..parts)
+            .map(|index| Self {
+                inputs: part(&self.inputs, index),
+                targets: part(&self.targets, index),
+            })
             .collect()
     }
 }

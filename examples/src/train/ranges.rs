@@ -6,6 +6,8 @@ use crate::text::VOCABULARY;
 /// Larger settings are taken for mistakes: they would exhaust the memory instead of giving an error.
 pub(super) const MAX_LAYERS: usize = 1024;
 pub(super) const MAX_WIDTH: usize = 1 << 16;
+/// Each shard holds a copy of the gradients and threads of its own.
+pub(super) const MAX_SHARDS: usize = 256;
 const MAX_TOKENS_PER_STEP: usize = 1 << 20;
 const MAX_PARAMETERS: u64 = 1 << 31;
 
@@ -29,14 +31,6 @@ pub(crate) fn check_batch(batch: usize, seq_len: usize) -> Result<(), TrainError
         batch.saturating_mul(seq_len) <= MAX_TOKENS_PER_STEP,
         || format!("--batch times --seq-len must be at most {MAX_TOKENS_PER_STEP} tokens"),
     )
-}
-
-/// Every shard has a window, and all have as many.
-pub(super) fn check_shards(shards: usize, batch: usize) -> Result<(), TrainError> {
-    check_count("shards", shards, batch)?;
-    require("shards", batch.is_multiple_of(shards), || {
-        format!("must divide --batch {batch}, got {shards}")
-    })
 }
 
 /// `lr`, which `flag` gave, is a learning rate that Burn's schedulers take.

@@ -4,8 +4,8 @@ use burn_kimi_model::{AttentionPlan, DeviceName, ResidualScheme};
 use serde::{Deserialize, Serialize};
 
 use super::ranges::{
-    MAX_LAYERS, MAX_WIDTH, check_batch, check_count, check_fraction, check_learning_rate,
-    check_parameters, check_shards, require,
+    MAX_LAYERS, MAX_SHARDS, MAX_WIDTH, check_batch, check_count, check_fraction,
+    check_learning_rate, check_parameters, require,
 };
 use super::{OptimizerKind, TrainError};
 
@@ -86,7 +86,7 @@ pub struct TrainSettings {
     /// Tokens (bytes) predicted in a window
     #[arg(long, default_value_t = 256, value_name = "TOKENS")]
     pub seq_len: usize,
-    /// Equal parts of a batch that are computed at the same time, on a CPU; 1 for a GPU
+    /// Parts of a batch that are computed at the same time by a CPU; 1 is best for a GPU
     #[arg(long, default_value_t = 2, value_name = "N")]
     #[serde(default = "one_shard")]
     pub shards: usize,
@@ -147,7 +147,7 @@ impl RunSettings {
         self.model.validate()?;
         let train = &self.train;
         check_batch(train.batch, train.seq_len)?;
-        check_shards(train.shards, train.batch)?;
+        check_count("shards", train.shards, MAX_SHARDS)?;
         let counts = [
             ("steps", train.steps),
             ("eval-every", train.eval_every),

@@ -1,3 +1,4 @@
+use std::panic::resume_unwind;
 use std::thread;
 
 use burn::module::Module;
@@ -39,37 +40,28 @@ impl Shards {
         batch: &Batch,
         device: &Device,
     ) -> (f32, Option<GradientsParams>) {
-        let share = 1.0 / self.pools.len() as f64;
-        let parts = batch.split(self.pools.len());
-        let results: Vec<_> = thread::scope(|scope| {
-            let started: Vec<_> = self
-                .pools
-                .iter()
-                .zip(parts)
-                .map(|(pool, part)| {
-                    // Leaves of its own in the graph: Burn takes two parts with common leaves for one graph, and computes them one after the other.
-                    let model = model.clone().fork(device);
-                    scope.spawn(move || pool.install(|| part_gradients(&model, &part, share)))
-                })
-                .collect();
-            started
-                .into_iter()
-                .map(|part| {
-                    part.join()
-                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                })
-                .collect()
-        });
+        let windows = batch.windows() as f64;
         let mut sum = GradientsAccumulator::new();
-        let mut loss = 0.0;
-        let mut finite = true;
-        for (part_loss, gradients) in results {
-            loss += part_loss;
-            match gradients {
-                Some(gradients) => sum.accumulate(model, gradients),
-                None => finite = false,
+        let (mut loss, mut finite) = (0.0, true);
+        thread::scope(|scope| {
+            let mut started = Vec::new();
+            for (pool, part) in self.pools.iter().zip(batch.split(self.pools.len())) {
+                let share = part.windows() as f64 / windows;
+                // Leaves of its own in the graph: Burn takes parts with common leaves for one graph, and computes them one after the other.
+                let model = model.clone().fork(device);
+                let work = move || part_gradients(&model, &part, share);
+                started.push(scope.spawn(move || pool.install(work)));
             }
-        }
+            for part in started {
+                let (part_loss, gradients) =
+                    part.join().unwrap_or_else(|panic| resume_unwind(panic));
+                loss += part_loss;
+                match gradients {
+                    Some(gradients) => sum.accumulate(model, gradients),
+                    None => finite = false,
+                }
+            }
+        });
         (loss, finite.then(|| sum.grads()))
     }
 }

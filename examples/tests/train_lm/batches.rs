@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use examples::text::{Batch, TrainBatches, evaluation_windows};
 
 fn text() -> Arc<[u8]> {
@@ -42,6 +42,31 @@ fn targets_are_the_inputs_one_byte_later() {
             .collect();
         assert_eq!(inputs[row * 16..][..16], window[..16]);
         assert_eq!(targets[row * 16..][..16], window[1..]);
+    }
+}
+
+#[test]
+fn parts_of_a_batch_are_its_windows_in_order() {
+    let batch = TrainBatches::new(text(), 5, 16, 1).batch(0, &Device::default());
+    for (parts, sizes) in [
+        (1, vec![5]),
+        (2, vec![2, 3]),
+        (5, vec![1; 5]),
+        (9, vec![1; 5]),
+    ] {
+        let parts = batch.split(parts);
+        let found: Vec<_> = parts.iter().map(Batch::windows).collect();
+        assert_eq!(found, sizes);
+        let inputs = parts.iter().map(|part| part.inputs.clone()).collect();
+        assert_eq!(
+            Tensor::cat(inputs, 0).into_data(),
+            batch.inputs.clone().into_data()
+        );
+        let targets = parts.iter().map(|part| part.targets.clone()).collect();
+        assert_eq!(
+            Tensor::cat(targets, 0).into_data(),
+            batch.targets.clone().into_data()
+        );
     }
 }
 

@@ -68,6 +68,8 @@ fn settings_out_of_range_name_their_flag() {
         ("hidden", "100000000"),
         ("hidden", "65536"),
         ("batch", "1000000"),
+        ("shards", "0"),
+        ("shards", "100000"),
         ("lr", "0"),
         ("lr", "1.5"),
         ("lr", "1e-300"),

@@ -72,6 +72,33 @@ fn the_same_seed_gives_the_same_numbers() {
     assert_ne!(numbers(&place.path("a")), numbers(&place.path("c")));
 }
 
+/// Parts of a batch give its mean; how many threads there are changes nothing.
+#[test]
+fn parts_of_a_batch_train_as_the_whole() {
+    let place = Place::new();
+    let losses = |name: &str, shards: &str, threads: &str| {
+        let flags = ["--steps", "4", "--shards", shards, "--out", name];
+        let mut command = place.tiny(&flags);
+        command.env("RAYON_NUM_THREADS", threads);
+        finish(command, 0);
+        let lines = read_metrics(&place.path(name).join("metrics.jsonl")).expect("metrics");
+        let losses: Vec<f32> = lines.iter().filter_map(|line| line.train_loss).collect();
+        assert_eq!(losses.len(), 4);
+        losses
+    };
+    let whole = losses("whole", "1", "1");
+    for shards in ["2", "8"] {
+        let parts = losses(&format!("parts-{shards}"), shards, "1");
+        for (part, whole) in parts.iter().zip(&whole) {
+            assert!(
+                (part - whole).abs() < 1e-4,
+                "{shards} shards: {parts:?} for {whole:?}"
+            );
+        }
+        assert_eq!(losses(&format!("threads-{shards}"), shards, "5"), parts);
+    }
+}
+
 #[test]
 fn every_plan_scheme_and_optimizer_trains() {
     let place = Place::new();
