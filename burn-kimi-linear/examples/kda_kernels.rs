@@ -1,23 +1,47 @@
-//! Launches every kernel of delta attention once for each width and dtype, forward, backward and decode, and prints the time of each.
+//! Launches every kernel of delta attention for each width and dtype: forward, backward, decode and snapshots, in every form of the
+//! inputs, for few states and for many. Prints the time of each.
 //!
 //! ```sh
 //! cargo run --release -p burn-kimi-linear --features cuda --example kda_kernels -- cuda
 //! ```
 //!
-//! With a tool that compiles kernels for a GPU that is not there, it shows that all of them compile and what registers they take. The
-//! times include the compilation, and are no benchmark.
+//! With a tool that compiles kernels for a GPU that is not there, it shows that all of them compile and what registers they take
+//! (`tests/cuda-check.sh`). The times include the compilation, and are no benchmark.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use burn::tensor::{DType, Device, Distribution, FloatDType, Tensor};
-use burn_kimi_linear::kda::{KdaGate, KdaPath, KdaProjections, kda_projected};
+use burn_kimi_linear::kda::{KdaGate, KdaPath, KdaProjections, kda_projected, kda_verify};
 use burn_kimi_linear::{ForgetGate, KdaOptions, KdaState, kda};
 
-const BATCH: usize = 2;
-const TOKENS: usize = 40;
-const HEADS: usize = 2;
-const VALUE_HEADS: usize = 4;
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    batch: usize,
+    tokens: usize,
+    heads: usize,
+    value_heads: usize,
+    /// `K` and `V`.
+    width: usize,
+}
+
+/// So few states that a kernel takes one column a unit, and so few chunks that one round is enough.
+const FEW: Sizes = Sizes {
+    batch: 2,
+    tokens: 40,
+    heads: 2,
+    value_heads: 4,
+    width: 0,
+};
+
+/// So many states that a kernel takes two columns a unit, and so many chunks that several rounds are needed.
+const MANY: Sizes = Sizes {
+    batch: 2,
+    tokens: 300,
+    heads: 80,
+    value_heads: 160,
+    width: 0,
+};
 
 fn main() -> ExitCode {
     let name = std::env::args().nth(1).unwrap_or_default();
@@ -36,47 +60,42 @@ fn main() -> ExitCode {
             continue;
         }
         for width in [64, 128] {
-            launch_all(&device, dtype, width);
+            for sizes in [FEW, MANY] {
+                launch_all(&device, dtype, Sizes { width, ..sizes });
+            }
         }
     }
     ExitCode::SUCCESS
 }
 
-fn launch_all(device: &Device, dtype: DType, width: usize) {
-    for tokens in [TOKENS, 1] {
-        timed(
-            &format!("{dtype:?}, K = V = {width}, {tokens} tokens, prepared"),
-            || {
-                let inputs = Inputs::new(device, dtype, width, tokens);
-                inputs.prepared();
-            },
-        );
-        for gate in [ForgetGate::Softplus, ForgetGate::LowerBound(-5.0)] {
-            timed(
-                &format!("{dtype:?}, K = V = {width}, {tokens} tokens, {gate:?}"),
-                || {
-                    let inputs = Inputs::new(device, dtype, width, tokens);
-                    inputs.projected(gate);
-                },
-            );
+const GATES: [ForgetGate; 2] = [ForgetGate::Softplus, ForgetGate::LowerBound(-5.0)];
+
+fn launch_all(device: &Device, dtype: DType, sizes: Sizes) {
+    for tokens in [sizes.tokens, 1] {
+        let sizes = Sizes { tokens, ..sizes };
+        let inputs = Inputs::new(device, dtype, sizes);
+        let what = format!("{dtype:?}, {sizes:?}");
+        timed(&format!("{what}, prepared"), || {
+            inputs.prepared();
+        });
+        for gate in GATES {
+            timed(&format!("{what}, {gate:?}"), || {
+                inputs.projected(gate);
+            });
         }
-        timed(
-            &format!("{dtype:?}, K = V = {width}, {tokens} tokens, with gradients"),
-            || {
-                let inputs = Inputs::new(&device.clone().autodiff(), dtype, width, tokens);
-                let outputs = [
-                    inputs.prepared(),
-                    inputs.projected(ForgetGate::Softplus),
-                    inputs.projected(ForgetGate::LowerBound(-5.0)),
-                ];
-                for o in outputs {
-                    let gradients = o.cast(DType::F32).sum().backward();
-                    let q = inputs.q.grad(&gradients).expect("q takes part");
-                    assert_eq!(q.into_data().shape(), &inputs.q.shape());
-                }
-            },
-        );
+        timed(&format!("{what}, with gradients"), || {
+            let inputs = Inputs::new(&device.clone().autodiff(), dtype, sizes);
+            inputs.gradients(inputs.prepared());
+            for gate in GATES {
+                inputs.gradients(inputs.projected(gate));
+            }
+        });
     }
+    let sizes = Sizes { tokens: 3, ..sizes };
+    let inputs = Inputs::new(device, dtype, sizes);
+    timed(&format!("{dtype:?}, {sizes:?}, snapshots"), || {
+        inputs.snapshots();
+    });
 }
 
 fn timed(what: &str, work: impl FnOnce()) {
@@ -97,7 +116,14 @@ struct Inputs {
 }
 
 impl Inputs {
-    fn new(device: &Device, dtype: DType, width: usize, tokens: usize) -> Self {
+    fn new(device: &Device, dtype: DType, sizes: Sizes) -> Self {
+        let Sizes {
+            batch,
+            tokens,
+            heads,
+            value_heads,
+            width,
+        } = sizes;
         let tracked = device.is_autodiff();
         fn random<const D: usize>(
             shape: [usize; D],
@@ -110,19 +136,19 @@ impl Inputs {
                     .cast(to.1);
             if tracked { x.require_grad() } else { x }
         }
-        let wide = [BATCH, tokens, HEADS, width];
-        let values = [BATCH, tokens, VALUE_HEADS, width];
+        let wide = [batch, tokens, heads, width];
+        let values = [batch, tokens, value_heads, width];
         let (low, full) = ((device, dtype), (device, DType::F32));
         Self {
             q: random(wide, (-0.1, 0.1), low, tracked),
             k: random(wide, (-0.1, 0.1), low, tracked),
             v: random(values, (-1.0, 1.0), low, tracked),
             g: random(values, (-1.0, 0.0), low, tracked),
-            beta: random([BATCH, tokens, VALUE_HEADS], (0.0, 1.0), low, tracked),
-            a_log: random([VALUE_HEADS], (0.0, 1.0), full, tracked),
-            dt_bias: random([VALUE_HEADS, width], (-1.0, 1.0), full, tracked),
+            beta: random([batch, tokens, value_heads], (0.0, 1.0), low, tracked),
+            a_log: random([value_heads], (0.0, 1.0), full, tracked),
+            dt_bias: random([value_heads, width], (-1.0, 1.0), full, tracked),
             state: random(
-                [BATCH, VALUE_HEADS, width, width],
+                [batch, value_heads, width, width],
                 (-1.0, 1.0),
                 full,
                 tracked,
@@ -149,6 +175,25 @@ impl Inputs {
             &self.state.shape()
         );
         o
+    }
+
+    fn snapshots(&self) {
+        let (o, _) = kda_verify(
+            self.q.clone(),
+            self.k.clone(),
+            self.v.clone(),
+            self.g.clone(),
+            self.beta.clone(),
+            Some(KdaState::from_key_value(self.state.clone())),
+            &Self::options(),
+        );
+        assert_eq!(o.into_data().shape(), &self.v.shape());
+    }
+
+    fn gradients(&self, o: Tensor<4>) {
+        let gradients = o.cast(DType::F32).sum().backward();
+        let q = self.q.grad(&gradients).expect("q takes part");
+        assert_eq!(q.into_data().shape(), &self.q.shape());
     }
 
     fn projected(&self, gate: ForgetGate) -> Tensor<4> {

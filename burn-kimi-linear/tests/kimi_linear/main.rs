@@ -12,6 +12,7 @@ mod kda_gradient;
 mod kda_kernels;
 mod kda_numerics;
 mod kda_oracle;
+mod kda_projected;
 mod kda_sequences;
 mod kda_snapshots;
 mod kda_state;

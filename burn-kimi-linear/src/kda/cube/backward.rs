@@ -46,7 +46,7 @@ pub(super) fn backward(
         Form::Prepared => 1,
         _ => chunks * sizes.value_heads * 2 * sizes.key_dim,
     };
-    let mut pass = Pass {
+    let pass = Pass {
         inputs,
         record,
         gates: gate::pack(inputs),
@@ -58,7 +58,6 @@ pub(super) fn backward(
         beta: inputs.for_tokens(&inputs.beta),
         state: own(state_gradient),
         gate_sums: inputs.scratch(of_the_gate),
-        chunks_done: 0,
     };
     for batch in &batches {
         pass.run(batch, &state);
@@ -90,11 +89,10 @@ struct Pass<'a> {
     state: CubeTensor,
     /// `[chunks, HV, 2, K]`.
     gate_sums: CubeTensor,
-    chunks_done: usize,
 }
 
 impl Pass<'_> {
-    fn run(&mut self, batch: &Batch, state: &CubeTensor) {
+    fn run(&self, batch: &Batch, state: &CubeTensor) {
         let (inputs, record, sizes) = (self.inputs, self.record, self.inputs.sizes);
         let count = batch.sequences * sizes.value_heads;
         let tiles = Tiles::new(Limits::of(inputs.client()), record, sizes.value_dim, count);
@@ -140,9 +138,8 @@ impl Pass<'_> {
                 window,
                 [&table, &records, &gradients],
                 [&self.q, &self.k, &self.beta, &self.g],
-                (&self.gate_sums, self.chunks_done),
+                &self.gate_sums,
             );
-            self.chunks_done += window.chunks;
         }
     }
 

@@ -126,10 +126,9 @@ fn decays<G: Float>(
     gradients: &[f32],
     table: &[u32],
     g_gradient: &mut [G],
-    // A row a chunk and value head: `K` sums for `dt_bias`, and as many for `a_log`.
+    // A row a chunk of the call and value head: `K` sums for `dt_bias`, and as many for `a_log`.
     sums: &mut [f32],
     chunks_at: usize,
-    sums_at: usize,
     bound: f32,
     #[comptime] record: Record,
     #[comptime] form: Form,
@@ -167,21 +166,22 @@ fn decays<G: Float>(
             }
         }
         if comptime!(form != Form::Prepared) {
-            let at = sums_at + place * (2 * key_dim) + column;
+            let row = table[entry + 2] as usize * value_heads + value_head;
+            let at = row * (2 * key_dim) + column;
             sums[at] = bias_sum;
             sums[at + key_dim] = rate_sum;
         }
     }
 }
 
-/// Writes the gradients of a window's tokens: of `q`, `k`, `beta` and `g`, and from row `first_chunk` on the sums for the gate.
+/// Writes the gradients of a window's tokens: of `q`, `k`, `beta` and `g`, and its chunks' sums for the gate.
 pub(super) fn launch(
     inputs: &Inputs,
     record: Record,
     window: &Window,
     [table, records, gradients]: [&CubeTensor; 3],
     [q, k, beta, g]: [&CubeTensor; 4],
-    (sums, first_chunk): (&CubeTensor, usize),
+    sums: &CubeTensor,
 ) {
     let Inputs {
         preparing, sizes, ..
@@ -218,7 +218,6 @@ pub(super) fn launch(
             g.clone().into_buffer_arg(),
             sums.clone().into_buffer_arg(),
             window.chunks_at(),
-            first_chunk * sizes.value_heads * 2 * sizes.key_dim,
             preparing.bound,
             record,
             preparing.form,

@@ -112,6 +112,11 @@ impl Tiles {
         LANES * self.slices
     }
 
+    /// Whether the units' rows are those of the state and no more, so that none need be asked which they have.
+    pub(super) fn is_full(&self) -> bool {
+        self.slices * self.depth == self.record.key_dim
+    }
+
     /// Vectors of four in a staged row: all slices, with what is behind `K` filled up.
     pub(super) fn stage_width(&self) -> usize {
         self.slices * self.depth / 4
@@ -122,14 +127,15 @@ impl Tiles {
         (value_dim / self.columns).div_ceil(LANES)
     }
 
-    /// What the kernels allocate: staged rows, partial sums, three tiles of the chunk, two matrices and the strength.
+    /// What the kernels allocate: staged rows, partial sums, three tiles of the chunk, two matrices, the strength and the slot.
     fn shared_bytes(&self) -> usize {
         let lanes = LANES * self.columns;
         let staged = self.staged * self.stage_width() * 4;
         let partial = self.slices * self.staged * lanes;
         let tiles = 3 * self.record.chunk * lanes;
         let matrices = 2 * self.record.chunk * self.record.rows() + self.record.rows();
-        (staged + partial + tiles + matrices) * size_of::<f32>()
+        let slot = 4;
+        (staged + partial + tiles + matrices + slot) * size_of::<f32>()
     }
 }
 

@@ -252,12 +252,13 @@ fn write_rows(
         if column < width {
             let decay = 2 * slab_size + task % SLAB;
             let mut before = Four::new(1.0);
-            for t in 0..token + 1 {
-                before *= slab[decay + t * SLAB];
-            }
             let mut after = Four::new(1.0);
-            for t in token + 1..chunk {
-                after *= slab[decay + t * SLAB];
+            for t in 0..chunk {
+                if t <= token {
+                    before *= slab[decay + t * SLAB];
+                } else {
+                    after *= slab[decay + t * SLAB];
+                }
             }
             let q_four = slab[task];
             let k_four = slab[slab_size + task];

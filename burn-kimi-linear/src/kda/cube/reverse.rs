@@ -19,8 +19,8 @@ use super::plan::Tiles;
 use super::scan::Walk;
 use super::table::{CHUNK_ENTRY, SEQUENCE_ENTRY};
 use super::walk::{
-    Four, add_outer, decay_state, keep_transposed, load_numbers, load_state, multiply_staged,
-    stage_rows, store_state, sum_slices,
+    Four, add_outer, decay_state, has_task, keep_transposed, load_numbers, load_state,
+    multiply_staged, stage_rows, store_state, sum_slices,
 };
 
 #[cube(launch_unchecked, address_type = "dynamic")]
@@ -64,6 +64,11 @@ fn reverse<F: Float, N: Size>(
     let chunks = table[entry + 1] as usize;
     let slot = table[entry + 2] as usize;
 
+    // The state's place is looked up again at the end: were it known all the way, the compiler would keep the addresses of all rows.
+    let mut own_slot = Shared::<[u32]>::new_slice(1usize);
+    if UNIT_POS == 0 {
+        own_slot[0] = table[entry + 2];
+    }
     let mut stage = Shared::<[Four]>::new_slice(comptime!(tiles.staged * tiles.stage_width()));
     let mut partial = Shared::<[Vector<f32, N>]>::new_slice(comptime!(
         tiles.slices * tiles.staged * tiles.lanes()
@@ -98,17 +103,23 @@ fn reverse<F: Float, N: Size>(
             sync_cube();
             multiply_staged::<N>(&stage, &state, &mut partial, count, tiles);
             sync_cube();
-            for r in range_stepped(slice, count, slices) {
-                update[(from + r) * lanes + lane] = sum_slices::<N>(&partial, r, tiles);
+            for round in 0..comptime!(tiles.staged.min(record.chunk).div_ceil(tiles.slices)) {
+                let r = slice + round * slices;
+                if has_task(r, count, slices) {
+                    update[(from + r) * lanes + lane] = sum_slices::<N>(&partial, r, tiles);
+                }
             }
         }
-        for t in range_stepped(slice, chunk, slices) {
-            let mut value = Vector::<f32, N>::new(0.0);
-            if inside && t < tokens {
-                let at = ((first + t) * value_heads + value_head) * stride + column;
-                value = Vector::cast_from(output_gradient[at]);
+        for round in 0..comptime!(record.chunk.div_ceil(tiles.slices)) {
+            let t = slice + round * slices;
+            if has_task(t, chunk, slices) {
+                let mut value = Vector::<f32, N>::new(0.0);
+                if inside && t < tokens {
+                    let at = ((first + t) * value_heads + value_head) * stride + column;
+                    value = Vector::cast_from(output_gradient[at]);
+                }
+                upstream[t * lanes + lane] = value;
             }
-            upstream[t * lanes + lane] = value;
         }
         load_numbers(
             records,
@@ -133,35 +144,41 @@ fn reverse<F: Float, N: Size>(
         );
         sync_cube();
 
-        for t in range_stepped(slice, chunk, slices) {
-            let mut sum = update[t * lanes + lane];
-            for i in t..chunk {
-                sum = fma(
-                    Vector::new(attention[t * rows + i]),
-                    upstream[i * lanes + lane],
-                    sum,
-                );
+        for round in 0..comptime!(record.chunk.div_ceil(tiles.slices)) {
+            let t = slice + round * slices;
+            if has_task(t, chunk, slices) {
+                let mut sum = update[t * lanes + lane];
+                for i in t..chunk {
+                    sum = fma(
+                        Vector::new(attention[t * rows + i]),
+                        upstream[i * lanes + lane],
+                        sum,
+                    );
+                }
+                update[t * lanes + lane] = sum;
             }
-            update[t * lanes + lane] = sum;
         }
         sync_cube();
 
-        for t in range_stepped(slice, chunk, slices) {
-            let mut sum = Vector::<f32, N>::new(0.0);
-            for i in t..chunk {
-                sum = fma(
-                    Vector::new(solve[t * rows + i]),
-                    update[i * lanes + lane],
-                    sum,
-                );
-            }
-            let scaled = sum * Vector::new(strength[t]);
-            delta[t * lanes + lane] = scaled;
-            if inside {
-                deltas[deltas_at + (place * chunk + t) * stride + column] = sum;
-                if t < tokens {
-                    let at = ((first + t) * value_heads + value_head) * stride + column;
-                    value_gradient[at] = Vector::cast_from(scaled);
+        for round in 0..comptime!(record.chunk.div_ceil(tiles.slices)) {
+            let t = slice + round * slices;
+            if has_task(t, chunk, slices) {
+                let mut sum = Vector::<f32, N>::new(0.0);
+                for i in t..chunk {
+                    sum = fma(
+                        Vector::new(solve[t * rows + i]),
+                        update[i * lanes + lane],
+                        sum,
+                    );
+                }
+                let scaled = sum * Vector::new(strength[t]);
+                delta[t * lanes + lane] = scaled;
+                if inside {
+                    deltas[deltas_at + (place * chunk + t) * stride + column] = sum;
+                    if t < tokens {
+                        let at = ((first + t) * value_heads + value_head) * stride + column;
+                        value_gradient[at] = Vector::cast_from(scaled);
+                    }
                 }
             }
         }
@@ -200,6 +217,9 @@ fn reverse<F: Float, N: Size>(
             sync_cube();
         }
     }
+    let slot = own_slot[0] as usize;
+    let state_base =
+        (slot * value_heads + value_head) * comptime!(tiles.record.key_dim) * stride + column;
     store_state::<N>(&state, states, state_base, stride, inside, tiles);
 }
 

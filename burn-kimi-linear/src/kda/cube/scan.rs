@@ -80,6 +80,11 @@ pub(super) fn scan<F: Float, N: Size>(
     let chunks = table[entry + 1] as usize;
     let state_slot = table[entry + 2] as usize;
 
+    // The state's place is looked up again at the end: were it known all the way, the compiler would keep the addresses of all rows.
+    let mut own_slot = Shared::<[u32]>::new_slice(1usize);
+    if UNIT_POS == 0 {
+        own_slot[0] = table[entry + 2];
+    }
     let mut stage = Shared::<[Four]>::new_slice(comptime!(tiles.staged * tiles.stage_width()));
     let mut partial = Shared::<[Vector<f32, N>]>::new_slice(comptime!(
         tiles.slices * tiles.staged * tiles.lanes()
@@ -229,6 +234,9 @@ pub(super) fn scan<F: Float, N: Size>(
             store_state::<N>(&state, kept, at, stride, inside, tiles);
         }
     }
+    let slot = own_slot[0] as usize;
+    let state_base =
+        (slot * value_heads + value_head) * comptime!(tiles.record.key_dim) * stride + column;
     store_state::<N>(&state, states, state_base, stride, inside, tiles);
 }
 

@@ -70,6 +70,11 @@ fn step<Q: Float, K: Float, G: Float, W: Float, F: Float, N: Size>(
     let tokens = table[entry + 1] as usize;
     let slot = table[entry + 2] as usize;
 
+    // The state's place is looked up again at the end: were it known all the way, the compiler would keep the addresses of all rows.
+    let mut own_slot = Shared::<[u32]>::new_slice(1usize);
+    if UNIT_POS == 0 {
+        own_slot[0] = table[entry + 2];
+    }
     let mut raw = Shared::<[f32]>::new_slice(comptime!(2 * tiles.stage_width() * 4));
     let mut squares = Shared::<[f32]>::new_slice(comptime!(2 * SHARES));
     let mut attentions = Shared::<[f32]>::new_slice(SHARES);
@@ -208,6 +213,9 @@ fn step<Q: Float, K: Float, G: Float, W: Float, F: Float, N: Size>(
         }
         sync_cube();
     }
+    let slot = own_slot[0] as usize;
+    let state_base =
+        (slot * value_heads + value_head) * comptime!(tiles.record.key_dim) * stride + column;
     store_state::<N>(&state, states, state_base, stride, inside, tiles);
 }
 

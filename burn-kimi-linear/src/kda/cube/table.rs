@@ -10,8 +10,8 @@ use super::super::plan::Sequence;
 
 /// Numbers in the table for a sequence: its first chunk in the window, how many there are, and its slot.
 pub(super) const SEQUENCE_ENTRY: usize = 3;
-/// Numbers in the table for a chunk: its first token in the batch, and how many tokens it has.
-pub(super) const CHUNK_ENTRY: usize = 2;
+/// Numbers in the table for a chunk: its first token in the batch, how many tokens it has, and its place among all chunks of the call.
+pub(super) const CHUNK_ENTRY: usize = 3;
 
 /// Cubes along one axis of a launch that every API allows.
 const MOST_SEQUENCES: usize = 32_768;
@@ -44,53 +44,68 @@ pub(super) fn batches(
     chunk: usize,
     most_chunks: usize,
 ) -> Vec<Batch> {
-    let with_tokens: Vec<Sequence> = sequences
-        .iter()
-        .copied()
-        .filter(|sequence| sequence.len > 0)
-        .collect();
+    let mut chunks = 0;
+    let mut spans = Vec::new();
+    for sequence in sequences.iter().filter(|sequence| sequence.len > 0) {
+        let span = Span {
+            first_token: sequence.row * tokens_in_row + sequence.start,
+            tokens: sequence.len,
+            slot: sequence.slot,
+            chunk,
+            first_chunk: chunks,
+        };
+        chunks += span.chunks();
+        spans.push(span);
+    }
     let most_chunks = most_chunks.clamp(1, MOST_SEQUENCES);
-    with_tokens
+    spans
         .chunks(most_chunks)
-        .map(|sequences| batch(sequences, tokens_in_row, chunk, most_chunks))
+        .map(|spans| {
+            let step = most_chunks / spans.len();
+            let longest = spans.iter().map(Span::chunks).max().unwrap_or(0);
+            let windows = (0..longest)
+                .step_by(step)
+                .map(|first| window(spans, first..first + step))
+                .collect();
+            Batch {
+                sequences: spans.len(),
+                windows,
+            }
+        })
         .collect()
 }
 
-fn batch(sequences: &[Sequence], tokens_in_row: usize, chunk: usize, most_chunks: usize) -> Batch {
-    let step = most_chunks / sequences.len();
-    let longest = sequences
-        .iter()
-        .map(|sequence| sequence.len.div_ceil(chunk))
-        .max()
-        .unwrap_or(0);
-    let windows = (0..longest)
-        .step_by(step)
-        .map(|first| window(sequences, tokens_in_row, chunk, first..first + step))
-        .collect();
-    Batch {
-        sequences: sequences.len(),
-        windows,
+/// A sequence with tokens, in the batch laid out as one row.
+struct Span {
+    first_token: usize,
+    tokens: usize,
+    slot: usize,
+    /// Tokens in a chunk.
+    chunk: usize,
+    /// The place of its first chunk among all chunks of the call.
+    first_chunk: usize,
+}
+
+impl Span {
+    fn chunks(&self) -> usize {
+        self.tokens.div_ceil(self.chunk)
     }
 }
 
-fn window(
-    sequences: &[Sequence],
-    tokens_in_row: usize,
-    chunk: usize,
-    range: Range<usize>,
-) -> Window {
+/// The chunks `range` of every sequence.
+fn window(spans: &[Span], range: Range<usize>) -> Window {
     let mut table = Vec::new();
     let mut chunks = Vec::new();
-    for sequence in sequences {
-        let end = range.end.min(sequence.len.div_ceil(chunk));
+    for span in spans {
+        let end = range.end.min(span.chunks());
         if end <= range.start {
             continue;
         }
-        table.extend([chunks.len() / CHUNK_ENTRY, end - range.start, sequence.slot]);
+        table.extend([chunks.len() / CHUNK_ENTRY, end - range.start, span.slot]);
         for index in range.start..end {
-            let offset = index * chunk;
-            let first = sequence.row * tokens_in_row + sequence.start + offset;
-            chunks.extend([first, chunk.min(sequence.len - offset)]);
+            let offset = index * span.chunk;
+            let tokens = span.chunk.min(span.tokens - offset);
+            chunks.extend([span.first_token + offset, tokens, span.first_chunk + index]);
         }
     }
     let sequences = table.len() / SEQUENCE_ENTRY;
@@ -111,8 +126,8 @@ fn to_u32(number: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// The windows of every batch, as `(slot, first token, tokens)` of each chunk in the order of time.
-    fn chunks(batches: &[Batch]) -> Vec<(u32, u32, u32)> {
+    /// The windows of every batch, as `(slot, first token, tokens, place)` of each chunk in the order of time.
+    fn chunks(batches: &[Batch]) -> Vec<(u32, u32, u32, u32)> {
         let windows = batches.iter().flat_map(|batch| &batch.windows);
         windows
             .flat_map(|window| {
@@ -124,7 +139,7 @@ mod tests {
                         &of_chunks[first * CHUNK_ENTRY..(first + count) * CHUNK_ENTRY];
                     of_sequence
                         .chunks(CHUNK_ENTRY)
-                        .map(|chunk| (entry[2], chunk[0], chunk[1]))
+                        .map(|chunk| (entry[2], chunk[0], chunk[1], chunk[2]))
                 })
             })
             .collect()
@@ -143,7 +158,13 @@ mod tests {
             sequence(0, 5, 0, 1),
             sequence(1, 2, 9, 0),
         ];
-        let expected = vec![(0, 22, 4), (0, 26, 4), (0, 30, 1), (3, 0, 4), (3, 4, 1)];
+        let expected = vec![
+            (0, 22, 4, 2),
+            (0, 26, 4, 3),
+            (0, 30, 1, 4),
+            (3, 0, 4, 0),
+            (3, 4, 1, 1),
+        ];
         for most in 1..8 {
             let batches = batches(&sequences, 20, 4, most);
             let mut found = chunks(&batches);

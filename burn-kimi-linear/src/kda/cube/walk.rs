@@ -9,6 +9,18 @@ const BLOCK: usize = 4;
 
 pub(super) type Four = Vector<f32, Const<4>>;
 
+/// Whether a unit that takes every `step`th of `count` things has one in this round; not asked where all have.
+///
+/// Rounds that are counted at compile time, with nothing to ask, leave a compiler one address for all of them.
+#[cube]
+pub(super) fn has_task(task: usize, #[comptime] count: usize, #[comptime] step: usize) -> bool {
+    if comptime!(count.is_multiple_of(step)) {
+        true.runtime()
+    } else {
+        task < count
+    }
+}
+
 /// Copies `count` rows of a record, from vector `source` on, to the stage from row `row` on. What is behind `K` becomes 0.
 #[cube]
 pub(super) fn stage_rows(
@@ -16,22 +28,26 @@ pub(super) fn stage_rows(
     stage: &mut Shared<[Four]>,
     source: usize,
     row: usize,
-    count: usize,
+    #[comptime] count: usize,
     #[comptime] tiles: Tiles,
 ) {
     let width = comptime!(tiles.record.width() / 4);
     let stage_width = comptime!(tiles.stage_width());
-    for task in range_stepped(
-        UNIT_POS as usize,
-        count * stage_width,
-        comptime!(tiles.units()),
-    ) {
-        let column = task % stage_width;
-        let mut four = Four::new(0.0);
-        if column < width {
-            four = records[source + (task / stage_width) * width + column];
+    let tasks = comptime!(count * tiles.stage_width());
+    for round in 0..comptime!((count * tiles.stage_width()).div_ceil(tiles.units())) {
+        let task = UNIT_POS as usize + round * comptime!(tiles.units());
+        if has_task(task, tasks, comptime!(tiles.units())) {
+            if comptime!(tiles.is_full()) {
+                stage[row * stage_width + task] = records[source + task];
+            } else {
+                let column = task % stage_width;
+                let mut four = Four::new(0.0);
+                if column < width {
+                    four = records[source + (task / stage_width) * width + column];
+                }
+                stage[row * stage_width + task] = four;
+            }
         }
-        stage[row * stage_width + task] = four;
     }
 }
 
@@ -44,15 +60,14 @@ pub(super) fn load_numbers(
     #[comptime] count: usize,
     #[comptime] tiles: Tiles,
 ) {
-    for task in range_stepped(
-        UNIT_POS as usize,
-        comptime!(count / 4),
-        comptime!(tiles.units()),
-    ) {
-        let four = records[source + task];
-        #[unroll]
-        for lane in 0..4usize {
-            numbers[task * 4 + lane] = four.extract(lane);
+    for round in 0..comptime!((count / 4).div_ceil(tiles.units())) {
+        let task = UNIT_POS as usize + round * comptime!(tiles.units());
+        if has_task(task, comptime!(count / 4), comptime!(tiles.units())) {
+            let four = records[source + task];
+            #[unroll]
+            for lane in 0..4usize {
+                numbers[task * 4 + lane] = four.extract(lane);
+            }
         }
     }
 }
@@ -130,7 +145,12 @@ pub(super) fn decay_state<N: Size>(
     let first = UNIT_POS_Y as usize * depth;
     #[unroll]
     for j in 0..depth {
-        if first + j < comptime!(tiles.record.width() / 4) {
+        if is_inside(
+            true.runtime(),
+            first + j,
+            comptime!(tiles.record.width() / 4),
+            tiles,
+        ) {
             let four = records[whole + first + j];
             #[unroll]
             for d in 0..4usize {
@@ -165,6 +185,16 @@ pub(super) fn add_outer<N: Size>(
     }
 }
 
+/// Whether a unit with these columns has row `row` of `rows`, which is not asked where all units have all of theirs.
+#[cube]
+fn is_inside(columns: bool, row: usize, #[comptime] rows: usize, #[comptime] tiles: Tiles) -> bool {
+    if comptime!(tiles.is_full()) {
+        columns
+    } else {
+        columns && row < rows
+    }
+}
+
 /// The unit's part of a state `[K, V]`, from vector `base` on.
 #[cube]
 pub(super) fn load_state<N: Size>(
@@ -176,11 +206,12 @@ pub(super) fn load_state<N: Size>(
 ) -> Array<Vector<f32, N>> {
     let mut state = Array::<Vector<f32, N>>::new(comptime!(tiles.depth));
     let first = UNIT_POS_Y as usize * comptime!(tiles.depth);
+    let at = base + first * stride;
     #[unroll]
     for j in 0..comptime!(tiles.depth) {
         let mut value = Vector::new(0.0);
-        if inside && first + j < comptime!(tiles.record.key_dim) {
-            value = states[base + (first + j) * stride];
+        if is_inside(inside, first + j, comptime!(tiles.record.key_dim), tiles) {
+            value = states[at + j * stride];
         }
         state[j] = value;
     }
@@ -198,10 +229,11 @@ pub(super) fn store_state<N: Size>(
     #[comptime] tiles: Tiles,
 ) {
     let first = UNIT_POS_Y as usize * comptime!(tiles.depth);
+    let at = base + first * stride;
     #[unroll]
     for j in 0..comptime!(tiles.depth) {
-        if inside && first + j < comptime!(tiles.record.key_dim) {
-            states[base + (first + j) * stride] = state[j];
+        if is_inside(inside, first + j, comptime!(tiles.record.key_dim), tiles) {
+            states[at + j * stride] = state[j];
         }
     }
 }
@@ -223,7 +255,7 @@ pub(super) fn keep_transposed<N: Size>(
     for n in 0..comptime!(tiles.columns) {
         #[unroll]
         for j in 0..depth {
-            if inside && first + j < width {
+            if is_inside(inside, first + j, width, tiles) {
                 let mut four = Four::new(0.0);
                 #[unroll]
                 for d in 0..4usize {
