@@ -104,7 +104,7 @@ impl Work {
 /// Normal numbers, tracked where the device tracks.
 fn random<const D: usize>(shape: [usize; D], device: &Device, dtype: DType) -> Tensor<D> {
     let normal = Distribution::Normal(0.0, 1.0);
-    let x = Tensor::random(shape, normal, (device, DType::F32)).cast(dtype);
+    let x = Tensor::<D>::random(shape, normal, (device, DType::F32)).cast(dtype);
     match device.is_autodiff() {
         true => x.require_grad(),
         false => x,

@@ -154,7 +154,7 @@ fn prepare<Q: Float, K: Float, G: Float, W: Float>(
         if share < SHARES {
             carry(&slab, &mut q_sums, &mut k_sums, own, share, record);
         }
-        write_rows(&slab, records, base, part, scale, record);
+        write_rows(&slab, records, base, part, tokens, scale, record);
         sync_cube();
     }
 
@@ -233,13 +233,15 @@ fn invert_lengths(
     }
 }
 
-/// Writes what the record has a row a token of.
+/// Writes what the record has a row a token of. Rows behind the chunk's tokens do not decay, so that products need no more factors than there are
+/// tokens; and with a number that the compiler does not know, CUDA's does not unroll the loop into more registers than there are.
 #[cube]
 fn write_rows(
     slab: &Shared<[Four]>,
     records: &mut [Four],
     base: usize,
     part: usize,
+    tokens: usize,
     scale: f32,
     #[comptime] record: Record,
 ) {
@@ -253,7 +255,7 @@ fn write_rows(
             let decay = 2 * slab_size + task % SLAB;
             let mut before = Four::new(1.0);
             let mut after = Four::new(1.0);
-            for t in 0..chunk {
+            for t in 0..tokens {
                 if t <= token {
                     before *= slab[decay + t * SLAB];
                 } else {
