@@ -26,8 +26,8 @@ pub(crate) fn for_each<W>(
                 work(own.get_or_insert_with(&workspace), task);
             }
         };
-        // The calling thread is one of the workers, and looks for the others' end for a while before it sleeps: waking a thread takes longer than a
-        // decode step.
+        // The calling thread is one of the workers, and looks for the others' end for a while before it sleeps: waking a thread takes about as long as
+        // a decode step. Between looks it gives way, for a worker may have been put behind it on the same core.
         let running = AtomicUsize::new(workers - 1);
         rayon::in_place_scope(|scope| {
             for _ in 1..workers {
@@ -41,15 +41,15 @@ pub(crate) fn for_each<W>(
                 if running.load(Ordering::Acquire) == 0 {
                     break;
                 }
-                std::hint::spin_loop();
+                std::thread::yield_now();
             }
         });
     }
 }
 
-/// Looks before sleeping: some 50 microseconds.
+/// Looks before sleeping, of half a microsecond or so where nobody else wants the core.
 #[cfg(feature = "rayon")]
-const PATIENCE: usize = 2_000;
+const PATIENCE: usize = 100;
 
 /// How many tasks run at a time.
 pub(crate) fn workers() -> usize {
