@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What is too long for every change; each part says at its end how long it took.
+# What is too long for every change; each part says at its end how long it took. CI runs the two for wgpu on software Vulkan; here they take
+# the device that wgpu finds.
 #
 #   tests/full.sh parity-wgpu   every fixture on software Vulkan, or on the GPU that wgpu finds
 #   tests/full.sh kernels-wgpu  the tests of burn-kimi-linear with its kernels on the same
@@ -43,5 +44,5 @@ all)
     timed train
     timed benches
     ;;
-*) sed -n '2,10p' "$0" && exit 2 ;;
+*) sed -n '2,11p' "$0" && exit 2 ;;
 esac

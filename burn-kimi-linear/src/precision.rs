@@ -7,3 +7,8 @@ pub(crate) fn compute_dtype(storage: DType) -> DType {
         _ => DType::F32,
     }
 }
+
+/// Whether kernels take tensors of this dtype: they store it, and compute in `f32`.
+pub(crate) fn is_for_kernels(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::Flex32 | DType::F16 | DType::BF16)
+}

@@ -57,7 +57,7 @@ pub(crate) fn store_part<S: Simd>(row: &mut [f32], at: usize, x: Lanes<S>) {
     part.copy_from_slice(&whole[..part.len()]);
 }
 
-/// The places of a padded row's registers.
+/// The places of a row's registers; the last one is whole where the row is padded.
 #[inline(always)]
 pub(crate) fn registers<S: Simd>(width: usize) -> impl Iterator<Item = usize> + Clone {
     (0..width).step_by(lanes::<S>())

@@ -6,13 +6,13 @@ pub(crate) mod tensors;
 pub(crate) mod threads;
 
 use burn::backend::DispatchDevice;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 
-/// Whether the kernels of this crate for the CPU backend can take `x`.
+use crate::precision::is_for_kernels;
+
+/// Whether the kernels of this crate for the CPU backend can take `x`, and have something to do.
 pub(crate) fn serves<const D: usize>(x: &Tensor<D>) -> bool {
-    let stored = matches!(
-        x.dtype(),
-        DType::F32 | DType::Flex32 | DType::F16 | DType::BF16
-    );
-    stored && matches!(x.device().inner().as_dispatch(), DispatchDevice::Flex(_))
+    is_for_kernels(x.dtype())
+        && x.shape().num_elements() > 0
+        && matches!(x.device().inner().as_dispatch(), DispatchDevice::Flex(_))
 }

@@ -36,3 +36,16 @@ pub(crate) fn values(x: &FlexTensor) -> &[f32] {
     x.as_slice()
         .expect("the kernels' tensors are contiguous f32")
 }
+
+/// The sum of tensors of `shape` that lie behind each other, in their order.
+pub(crate) fn sum_of_parts(parts: &[f32], shape: Shape) -> FlexTensor {
+    let mut sum = zeros(shape);
+    let total = sum.storage_mut::<f32>();
+    for part in parts.chunks_exact(total.len()) {
+        total
+            .iter_mut()
+            .zip(part)
+            .for_each(|(total, part)| *total += part);
+    }
+    sum
+}

@@ -9,9 +9,9 @@ use burn_flex::FlexTensor;
 use macerator::Simd;
 
 use super::definition::GatedNormOps;
-use crate::cpu::lanes::{lanes, load_part, sigmoid, splat, store_part};
+use crate::cpu::lanes::{load_part, registers, sigmoid, splat, store_part};
 use crate::cpu::shared::SharedValues;
-use crate::cpu::tensors::{cast, contiguous, values, zeros};
+use crate::cpu::tensors::{cast, contiguous, sum_of_parts, values, zeros};
 use crate::cpu::threads::for_each;
 
 /// Rows of a task.
@@ -57,14 +57,7 @@ impl GatedNormOps for Flex {
                 backward(&problem, task, values(&gradient), results);
             },
         );
-        let mut sums = zeros(weight.shape());
-        let total = sums.storage_mut::<f32>();
-        for of_task in of_weight.chunks_exact(total.len()) {
-            total
-                .iter_mut()
-                .zip(of_task)
-                .for_each(|(sum, term)| *sum += term);
-        }
+        let sums = sum_of_parts(&of_weight, weight.shape());
         (
             cast(of_x, x_type),
             cast(of_gate, gate_type),
@@ -114,11 +107,9 @@ impl<'a> Problem<'a> {
     #[inline(always)]
     fn scale<S: Simd>(&self, x: &[f32]) -> f32 {
         let mut squares = splat::<S>(0.0);
-        let mut at = 0;
-        while at < x.len() {
+        for at in registers::<S>(x.len()) {
             let x = load_part::<S>(x, at);
             squares = x.mul_add(x, squares);
-            at += lanes::<S>();
         }
         (squares.reduce_add() / x.len() as f32 + self.epsilon)
             .sqrt()
@@ -138,11 +129,9 @@ fn forward<'a, S: Simd>(problem: &Problem<'a>, task: usize, y: SharedValues<'a>)
         // SAFETY: no other task has this row.
         let y = unsafe { y.part(start..start + width) };
         let scale = splat::<S>(problem.scale::<S>(x));
-        let mut at = 0;
-        while at < width {
+        for at in registers::<S>(width) {
             let normed = load_part::<S>(x, at) * scale * load_part(problem.weight, at);
             store_part(y, at, normed * sigmoid(load_part(gate, at)));
-            at += lanes::<S>();
         }
     }
 }
@@ -174,8 +163,7 @@ fn backward<'a, S: Simd>(
         };
         let scale = splat::<S>(problem.scale::<S>(x));
         let mut along = splat::<S>(0.0);
-        let mut at = 0;
-        while at < width {
+        for at in registers::<S>(width) {
             let normed = load_part::<S>(x, at) * scale;
             let (gate, d) = (load_part::<S>(gate, at), load_part::<S>(d, at));
             let weight = load_part::<S>(problem.weight, at);
@@ -190,15 +178,12 @@ fn backward<'a, S: Simd>(
                 at,
                 of_weighted.mul_add(normed, load_part(of_weight, at)),
             );
-            at += lanes::<S>();
         }
         let mean = splat::<S>(-along.reduce_add() / width as f32);
-        let mut at = 0;
-        while at < width {
+        for at in registers::<S>(width) {
             let normed = load_part::<S>(x, at) * scale;
             let across = normed.mul_add(mean, load_part(of_x, at));
             store_part(of_x, at, across * scale);
-            at += lanes::<S>();
         }
     }
 }

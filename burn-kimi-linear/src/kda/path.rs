@@ -1,6 +1,7 @@
 use burn::tensor::{DType, Device};
 
 use super::KdaOptions;
+use crate::precision::is_for_kernels;
 
 /// How a call is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub enum NoKdaKernel {
 impl KdaPath {
     /// Whether there is a kernel for values of `dtype` and keys of width `key_dim` on `device`, or why not.
     pub fn kernel_for(device: &Device, dtype: DType, key_dim: usize) -> Result<(), NoKdaKernel> {
-        if !matches!(dtype, DType::F32 | DType::Flex32 | DType::F16 | DType::BF16) {
+        if !is_for_kernels(dtype) {
             return Err(NoKdaKernel::Dtype { dtype });
         }
         backend_has_kernel(&device.clone().inner(), key_dim)

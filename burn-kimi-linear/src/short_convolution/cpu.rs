@@ -10,7 +10,7 @@ use macerator::Simd;
 
 use super::Activation;
 use super::definition::ShortConvolutionOps;
-use crate::cpu::lanes::{Lanes, lanes, load_part, sigmoid, splat, store_part};
+use crate::cpu::lanes::{Lanes, load_part, registers, sigmoid, splat, store_part};
 use crate::cpu::shared::SharedValues;
 use crate::cpu::tensors::{cast, contiguous, values, zeros};
 use crate::cpu::threads::for_each;
@@ -237,8 +237,7 @@ fn forward_taps<'a, S: Simd, const W: usize>(
     task: Task,
     y: SharedValues<'a>,
 ) {
-    let mut at = 0;
-    while at < task.width {
+    for at in registers::<S>(task.width) {
         let weight = problem.taps::<S, W>(task, at);
         let mut inputs = problem.first_inputs::<S, W>(task, at);
         for t in 0..problem.tokens {
@@ -252,7 +251,6 @@ fn forward_taps<'a, S: Simd, const W: usize>(
             let row = unsafe { problem.part(y, task, problem.tokens, t) };
             store_part(row, at, result);
         }
-        at += lanes::<S>();
     }
 }
 
@@ -306,8 +304,7 @@ fn backward_taps<'a, S: Simd, const W: usize>(
     results: Gradients<'a>,
 ) {
     let (tokens, past) = (problem.tokens, W - 1);
-    let mut at = 0;
-    while at < task.width {
+    for at in registers::<S>(task.width) {
         let weight = problem.taps::<S, W>(task, at);
         let mut inputs = problem.first_inputs::<S, W>(task, at);
         let mut of_sums = [splat::<S>(0.0); W];
@@ -339,7 +336,6 @@ fn backward_taps<'a, S: Simd, const W: usize>(
             let row = unsafe { problem.part(results.taps, task, W, j) };
             store_part(row, at, of_tap);
         }
-        at += lanes::<S>();
     }
 }
 

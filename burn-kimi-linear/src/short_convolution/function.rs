@@ -17,7 +17,7 @@ pub(crate) enum Activation {
 
 /// The convolution of `x`, `[B, T, C]`, with the taps `[C, 1, W]` behind the inputs `window`, `[B, W - 1, C]`.
 ///
-/// On the CPU a kernel reads and writes every number once. On GPUs Burn's fusion makes one kernel of the primitive operations.
+/// On the CPU a kernel reads and writes every number once. Elsewhere it is primitive operations, which Burn's fusion joins.
 pub(crate) fn short_convolution(
     x: Tensor<3>,
     weight: Tensor<3>,
@@ -25,7 +25,7 @@ pub(crate) fn short_convolution(
     activation: Activation,
 ) -> Tensor<3> {
     #[cfg(feature = "flex")]
-    if crate::cpu::serves(&x) && x.shape().num_elements() > 0 && weight.dims()[2] <= MOST_TAPS {
+    if crate::cpu::serves(&x) && weight.dims()[2] <= MOST_TAPS {
         return Tensor::from_dispatch(burn::backend::Dispatch::short_convolution(
             x.into_dispatch(),
             weight.into_dispatch(),

@@ -6,7 +6,7 @@ use burn_flex::FlexTensor;
 use macerator::Simd;
 
 use super::definition::SwigluOps;
-use crate::cpu::lanes::{lanes, load_part, sigmoid, splat, store_part};
+use crate::cpu::lanes::{load_part, registers, sigmoid, splat, store_part};
 use crate::cpu::shared::SharedValues;
 use crate::cpu::tensors::{cast, contiguous, values, zeros};
 use crate::cpu::threads::for_each;
@@ -54,11 +54,9 @@ fn forward<'a, S: Simd>(inputs: [&'a [f32]; 2], task: usize, y: SharedValues<'a>
     let (gate, up) = (&gate[range.clone()], &up[range.clone()]);
     // SAFETY: no other task has this range.
     let y = unsafe { y.part(range) };
-    let mut at = 0;
-    while at < gate.len() {
+    for at in registers::<S>(gate.len()) {
         let gate = load_part::<S>(gate, at);
         store_part(y, at, gate * sigmoid(gate) * load_part(up, at));
-        at += lanes::<S>();
     }
 }
 
@@ -73,13 +71,11 @@ fn backward<'a, S: Simd>(inputs: [&'a [f32]; 3], task: usize, results: [SharedVa
     );
     // SAFETY: no other task has this range.
     let (of_gate, of_up) = unsafe { (of_gate.part(range.clone()), of_up.part(range)) };
-    let mut at = 0;
-    while at < gate.len() {
+    for at in registers::<S>(gate.len()) {
         let (gate, d) = (load_part::<S>(gate, at), load_part::<S>(gradient, at));
         let open = sigmoid(gate);
         store_part(of_up, at, d * gate * open);
         let slope = open * gate.mul_add(splat::<S>(1.0) - open, splat(1.0));
         store_part(of_gate, at, d * load_part(up, at) * slope);
-        at += lanes::<S>();
     }
 }

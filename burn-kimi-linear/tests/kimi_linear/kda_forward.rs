@@ -403,7 +403,9 @@ fn a_gate_per_head_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "initial_state has the shape [2, 2, 20, 12]")]
+#[should_panic(
+    expected = "initial_state has the shape [2, 2, 20, 12], which should be [2, 2, 12, 20]"
+)]
 fn a_value_first_state_is_refused_when_shapes_tell() {
     let x = Tensors::new(
         &inputs(medium(4), Gates::Open, Keys::Random, 1.0, 1),

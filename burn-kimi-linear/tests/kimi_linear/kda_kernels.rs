@@ -87,7 +87,7 @@ fn compare(what: &str, inputs: &Inputs, chunk_sizes: &[usize], tolerance: f64) {
     }
 }
 
-fn dims(tokens: usize) -> Dims {
+pub(crate) fn dims(tokens: usize) -> Dims {
     Dims {
         batch: 2,
         tokens,

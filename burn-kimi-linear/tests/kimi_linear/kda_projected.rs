@@ -7,6 +7,7 @@ use burn_kimi_linear::{ForgetGate, KdaOptions, KdaState};
 use crate::closeness::{assert_close, values};
 use crate::engines::kernels;
 use crate::kda_cases::Numbers;
+use crate::kda_kernels::dims;
 use crate::kda_oracle::Dims;
 
 pub(crate) fn projections(
@@ -82,20 +83,12 @@ fn projections_match_their_formulas_and_gradients() {
                 gate
             };
             let exact_device = Device::flex().autodiff();
-            let dims = Dims {
-                batch: 2,
-                tokens,
-                heads: 1,
-                group: 2,
-                key: 20,
-                value: 36,
-            };
-            let (x, gate, state) = projections(dims, amplitude, &exact_device, DType::F64);
+            let (x, gate, state) = projections(dims(tokens), amplitude, &exact_device, DType::F64);
             let primitive = KdaOptions::new().with_path(KdaPath::Primitive);
             let want = projected((x, change(gate), state), &primitive);
             for engine in kernels() {
                 let device = engine.device.clone().autodiff();
-                let (x, gate, state) = projections(dims, amplitude, &device, DType::F32);
+                let (x, gate, state) = projections(dims(tokens), amplitude, &device, DType::F32);
                 let got = projected((x, change(gate), state), &engine.options());
                 for ((name, got), (_, want)) in got.iter().zip(&want) {
                     let what = format!("{kind:?}, T = {tokens} on {}: {name}", engine.name);

@@ -64,9 +64,10 @@ fn has_test(source: &str, function: &str) -> bool {
     let head = format!("fn {function}(");
     lines.iter().enumerate().any(|(at, line)| {
         line.starts_with(&head) && {
+            // Attributes and comments, over as many lines as they take: up to the end of what stands before.
             let attributes = lines[..at].iter().rev();
             let attributes: Vec<_> = attributes
-                .take_while(|line| line.starts_with('#') || line.starts_with("//"))
+                .take_while(|line| !line.is_empty() && !line.ends_with(['{', '}', ';']))
                 .collect();
             attributes.contains(&&"#[test]")
                 && !attributes.iter().any(|line| line.starts_with("#[ignore"))

@@ -27,7 +27,7 @@ use burn_flex::FlexTensor;
 use super::definition::{KdaOps, KdaTensors};
 use super::plan::KdaPlan;
 use crate::cpu::shared::SharedValues;
-use crate::cpu::tensors::{cast, contiguous, values, zeros};
+use crate::cpu::tensors::{cast, contiguous, sum_of_parts, values, zeros};
 use backward::{Given, Gradients};
 use problem::{Inputs, Problem};
 use rows::{Rows, SharedRows};
@@ -99,8 +99,8 @@ impl KdaOps for Flex {
             v: cast(v, v_type),
             g: cast(g, g_type),
             beta: cast(beta, beta_type),
-            a_log: sum_of_sequences(&a_log, &inputs.a_log),
-            dt_bias: sum_of_sequences(&dt_bias, &inputs.dt_bias),
+            a_log: sum_of_parts(values(&a_log), inputs.a_log.shape()),
+            dt_bias: sum_of_parts(values(&dt_bias), inputs.dt_bias.shape()),
             state: state_grad,
         }
     }
@@ -148,17 +148,4 @@ fn lower(tensors: KdaTensors<Flex>) -> (Inputs, FlexTensor) {
         dt_bias: contiguous(dt_bias),
     };
     (inputs, contiguous(state))
-}
-
-/// The sum over the first axis, in order.
-fn sum_of_sequences(by_sequence: &FlexTensor, like: &FlexTensor) -> FlexTensor {
-    let mut sum = zeros(like.shape());
-    let total = sum.storage_mut::<f32>();
-    for part in values(by_sequence).chunks_exact(total.len()) {
-        total
-            .iter_mut()
-            .zip(part)
-            .for_each(|(total, part)| *total += part);
-    }
-    sum
 }
