@@ -1,13 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "flex")]
-mod cpu;
 mod gated_norm;
 pub mod kda;
 mod layers;
 mod plan;
-mod precision;
 mod short_convolution;
 mod swiglu;
 

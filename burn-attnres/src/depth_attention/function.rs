@@ -1,6 +1,7 @@
 //! The public functions: they check, choose the precision, and call the definition.
 
 use burn::tensor::{DType, Tensor};
+use burn_kimi_kernels::precision::compute_dtype;
 
 use super::reference;
 
@@ -85,9 +86,24 @@ pub fn depth_attention_with_weights(
         return (read_only_source(source.clone(), query, gamma), weights);
     }
 
+    let u = query.cast(compute) * gamma.cast(compute);
+    #[cfg(feature = "flex")]
+    if burn_kimi_kernels::cpu::serves(&sources[0]) {
+        return kernel(sources, u, eps);
+    }
     let sources = sources.iter().map(|v| v.clone().cast(compute)).collect();
-    let (h, weights) = reference::forward(sources, query.cast(compute), gamma.cast(compute), eps);
+    let (h, weights) = reference::forward(sources, u, eps);
     (h.cast(storage), weights)
+}
+
+#[cfg(feature = "flex")]
+fn kernel(sources: &[Tensor<3>], u: Tensor<1>, eps: f64) -> (Tensor<3>, Tensor<3>) {
+    use super::definition::DepthAttentionOps;
+    use burn::backend::Dispatch;
+    use burn_kimi_kernels::list::TensorList;
+    let sources = sources.iter().map(|v| v.clone().into_dispatch()).collect();
+    let (h, weights) = Dispatch::depth_attention(TensorList(sources), u.into_dispatch(), eps);
+    (Tensor::from_dispatch(h), Tensor::from_dispatch(weights))
 }
 
 /// The read of a single source, whose weight is 1 whatever the query: the source, unrounded.
@@ -102,13 +118,6 @@ fn read_only_source(source: Tensor<3>, query: Tensor<1>, gamma: Tensor<1>) -> Te
     let zero = (query.clone() - query) + (gamma.clone() - gamma);
     let dtype = source.dtype();
     source - zero.cast(dtype).unsqueeze()
-}
-
-fn compute_dtype(storage: DType) -> DType {
-    match storage {
-        DType::F64 => DType::F64,
-        _ => DType::F32,
-    }
 }
 
 fn check(sources: &[Tensor<3>], query: &Tensor<1>, gamma: &Tensor<1>, eps: f64) {

@@ -11,6 +11,12 @@
 //!
 //! Source: Kimi Team, "Attention Residuals", arXiv 2603.15031, equations 1 to 4.
 
+#[cfg(feature = "kernels")]
+mod autodiff;
+#[cfg(feature = "flex")]
+mod cpu;
+#[cfg(feature = "kernels")]
+mod definition;
 mod function;
 mod reference;
 

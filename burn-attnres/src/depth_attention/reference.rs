@@ -6,14 +6,9 @@
 
 use burn::tensor::{Tensor, activation::softmax};
 
-/// `h` as `[batch, tokens, d]` and the weights as `[n, batch, tokens]`; all tensors in one dtype.
-pub(super) fn forward(
-    sources: Vec<Tensor<3>>,
-    query: Tensor<1>,
-    gamma: Tensor<1>,
-    eps: f64,
-) -> (Tensor<3>, Tensor<3>) {
-    let u = (query * gamma).unsqueeze();
+/// `h` as `[batch, tokens, d]` and the weights as `[n, batch, tokens]`, with `u` the product of query and gamma; all tensors in one dtype.
+pub(super) fn forward(sources: Vec<Tensor<3>>, u: Tensor<1>, eps: f64) -> (Tensor<3>, Tensor<3>) {
+    let u = u.unsqueeze();
 
     let logits = sources.iter().map(|v| logit(v.clone(), u.clone(), eps));
     let weights = softmax(Tensor::cat(logits.collect(), 2), 2);

@@ -9,10 +9,10 @@ use burn_flex::FlexTensor;
 use macerator::Simd;
 
 use super::definition::GatedNormOps;
-use crate::cpu::lanes::{load_part, registers, sigmoid, splat, store_part};
-use crate::cpu::shared::SharedValues;
-use crate::cpu::tensors::{cast, contiguous, sum_of_parts, values, zeros};
-use crate::cpu::threads::for_each;
+use burn_kimi_kernels::cpu::lanes::{load_part, registers, sigmoid, splat, store_part};
+use burn_kimi_kernels::cpu::shared::SharedValues;
+use burn_kimi_kernels::cpu::tensors::{Unwritten, cast, contiguous, sum_of_parts, values};
+use burn_kimi_kernels::cpu::threads::for_each;
 
 /// Rows of a task.
 const ROWS: usize = 64;
@@ -22,14 +22,15 @@ impl GatedNormOps for Flex {
         let storage = x.dtype();
         let [x, gate, weight] = [x, gate, weight].map(contiguous);
         let problem = Problem::new([&x, &gate, &weight], epsilon);
-        let mut y = zeros(x.shape());
-        let rows = SharedValues::of(&mut y);
+        let mut y = Unwritten::new(x.shape());
+        let rows = y.shared();
         for_each(
             problem.tasks(),
             || (),
             |(), task| forward(&problem, task, rows),
         );
-        cast(y, storage)
+        // SAFETY: the tasks write every row.
+        cast(unsafe { y.written() }, storage)
     }
 
     fn gated_norm_backward(
@@ -42,12 +43,12 @@ impl GatedNormOps for Flex {
         let [x_type, gate_type, weight_type] = [&x, &gate, &weight].map(FlexTensor::dtype);
         let [x, gate, weight, gradient] = [x, gate, weight, gradient].map(contiguous);
         let problem = Problem::new([&x, &gate, &weight], epsilon);
-        let (mut of_x, mut of_gate) = (zeros(x.shape()), zeros(gate.shape()));
+        let [mut of_x, mut of_gate] = [&x, &gate].map(|x| Unwritten::new(x.shape()));
         // A row a task: they are added at the end, in their order.
         let mut of_weight = vec![0.0; problem.tasks() * problem.width()];
         let results = Gradients {
-            x: SharedValues::of(&mut of_x),
-            gate: SharedValues::of(&mut of_gate),
+            x: of_x.shared(),
+            gate: of_gate.shared(),
             weight: SharedValues::of_slice(&mut of_weight),
         };
         for_each(
@@ -57,6 +58,8 @@ impl GatedNormOps for Flex {
                 backward(&problem, task, values(&gradient), results);
             },
         );
+        // SAFETY: the tasks write every row.
+        let (of_x, of_gate) = unsafe { (of_x.written(), of_gate.written()) };
         let sums = sum_of_parts(&of_weight, weight.shape());
         (
             cast(of_x, x_type),

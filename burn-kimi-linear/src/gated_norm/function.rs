@@ -6,7 +6,7 @@ use burn::tensor::{Tensor, activation::sigmoid};
 /// On the CPU a kernel reads and writes every number once. Elsewhere it is primitive operations, which Burn's fusion joins.
 pub(crate) fn gated_norm(norm: &RmsNorm, x: Tensor<4>, gate: Tensor<4>) -> Tensor<4> {
     #[cfg(feature = "flex")]
-    if crate::cpu::serves(&x) {
+    if burn_kimi_kernels::cpu::serves(&x) {
         use super::definition::GatedNormOps;
         return Tensor::from_dispatch(burn::backend::Dispatch::gated_norm(
             x.into_dispatch(),

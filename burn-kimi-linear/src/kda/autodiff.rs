@@ -1,11 +1,6 @@
-//! The gradient of the operator.
-//!
-//! A node of Burn's graph has one output, the operator has two. It therefore becomes three nodes: the anchor, whose parents are the
-//! inputs and whose own output nobody sees, and behind it one node for each output. When an output's turn comes in the backward pass,
-//! it leaves its gradient on a shared shelf; the anchor's turn comes after both, because steps run from the deepest to the shallowest,
-//! and there the gradients of all inputs are computed at once.
+//! The gradient of the operator: an anchor and its two outputs ([`Shelf`]).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -13,6 +8,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend, TensorMetadata};
+use burn_kimi_kernels::outputs::Shelf;
 
 use super::definition::{KdaOps, KdaTensors};
 use super::plan::KdaPlan;
@@ -26,7 +22,7 @@ impl<B: Backend + KdaOps, C: CheckpointStrategy> KdaOps for Autodiff<B, C> {
         match Anchor.prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(anchor) => {
                 let (o, state) = B::kda_forward(inputs.clone(), plan.clone());
-                let shelf = Shelf::<B>::default();
+                let shelf = Shelf::<B, 2>::new();
                 let saved = Saved {
                     inputs,
                     plan,
@@ -34,15 +30,14 @@ impl<B: Backend + KdaOps, C: CheckpointStrategy> KdaOps for Autodiff<B, C> {
                 };
                 let anchor = anchor.finish(saved, o.clone());
                 (
-                    output::<B, C>(Place::Output, anchor.node(), &shelf, o),
-                    output::<B, C>(Place::State, anchor.node(), &shelf, state),
+                    shelf.output::<C>(OUTPUT, anchor.node(), o),
+                    shelf.output::<C>(STATE, anchor.node(), state),
                 )
             }
             OpsKind::UnTracked(anchor) => {
                 let (o, state) = B::kda_forward(inputs, plan);
                 let anchor = anchor.finish(o);
-                let shelf = Shelf::<B>::default();
-                let state = output::<B, C>(Place::State, anchor.node(), &shelf, state);
+                let state = Shelf::<B, 2>::new().output::<C>(STATE, anchor.node(), state);
                 (anchor, state)
             }
         }
@@ -65,21 +60,16 @@ impl<B: Backend + KdaOps, C: CheckpointStrategy> KdaOps for Autodiff<B, C> {
     }
 }
 
-/// Where the gradients of the two outputs wait for the anchor.
-type Shelf<B> = Arc<Mutex<[Option<FloatTensor<B>>; 2]>>;
-
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    Output,
-    State,
-}
+/// The places of the outputs on the shelf.
+const OUTPUT: usize = 0;
+const STATE: usize = 1;
 
 /// What the backward pass needs: the inputs, and the gradients once they are there.
 #[derive(Clone, Debug)]
 struct Saved<B: Backend> {
     inputs: KdaTensors<B>,
     plan: Arc<KdaPlan>,
-    shelf: Shelf<B>,
+    shelf: Shelf<B, 2>,
 }
 
 #[derive(Debug)]
@@ -99,8 +89,7 @@ impl<B: Backend + KdaOps> Backward<B, 8> for Anchor {
             plan,
             shelf,
         } = ops.state;
-        let [o_grad, state_grad] =
-            std::mem::take(&mut *shelf.lock().expect("nothing panics with it"));
+        let [o_grad, state_grad] = shelf.take();
         let or_zeros = |grad: Option<FloatTensor<B>>, like: &FloatTensor<B>| {
             grad.unwrap_or_else(|| {
                 B::float_zeros(like.shape(), &like.device(), like.dtype().into())
@@ -124,37 +113,6 @@ impl<B: Backend + KdaOps> Backward<B, 8> for Anchor {
                 grads.register::<B>(parent.id, gradient);
             }
         }
-    }
-}
-
-/// One of the two outputs.
-#[derive(Debug)]
-struct Output;
-
-impl<B: Backend> Backward<B, 1> for Output {
-    type State = (Place, Shelf<B>);
-
-    fn backward(
-        self,
-        ops: Ops<Self::State, 1>,
-        grads: &mut Gradients,
-        _checkpointer: &mut Checkpointer,
-    ) {
-        let (place, shelf) = ops.state;
-        let gradient = grads.consume::<B>(&ops.node);
-        shelf.lock().expect("nothing panics with it")[place as usize] = Some(gradient);
-    }
-}
-
-fn output<B: Backend, C: CheckpointStrategy>(
-    place: Place,
-    anchor: NodeGuard,
-    shelf: &Shelf<B>,
-    value: FloatTensor<B>,
-) -> FloatTensor<Autodiff<B, C>> {
-    match Output.prepare::<C>([anchor]).compute_bound().stateful() {
-        OpsKind::Tracked(node) => node.finish((place, shelf.clone()), value),
-        OpsKind::UnTracked(node) => node.finish(value),
     }
 }
 

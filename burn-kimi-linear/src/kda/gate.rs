@@ -1,7 +1,7 @@
 use burn::tensor::{Tensor, activation::sigmoid, assert_shape};
 use serde::{Deserialize, Serialize};
 
-use crate::precision::compute_dtype;
+use burn_kimi_kernels::precision::compute_dtype;
 
 /// How a projection becomes the logarithm of the decay. The two are different functions, not one and its clamp:
 /// which one a checkpoint was trained with is part of the checkpoint.

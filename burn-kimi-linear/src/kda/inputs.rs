@@ -2,7 +2,7 @@ use burn::tensor::{DType, Device, Tensor};
 
 use super::plan::{KdaPlan, Preparation};
 use super::{KdaOptions, KdaState};
-use crate::precision::compute_dtype;
+use burn_kimi_kernels::precision::compute_dtype;
 
 /// The inputs of a call once they are checked against each other, as the caller gave them, and what to do with them.
 pub(super) struct KdaInputs {

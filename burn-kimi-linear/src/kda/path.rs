@@ -1,7 +1,7 @@
 use burn::tensor::{DType, Device};
 
 use super::KdaOptions;
-use crate::precision::is_for_kernels;
+use burn_kimi_kernels::precision::is_for_kernels;
 
 /// How a call is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,7 +32,7 @@ pub fn kda_summary(
     // written nothing but corrections to: what the run makes of them is its transition.
     let (device, dtype) = (v.device(), v.dtype());
     let nothing = Tensor::zeros([batch, tokens, heads, key_dim], (&device, dtype));
-    let compute = crate::precision::compute_dtype(dtype);
+    let compute = burn_kimi_kernels::precision::compute_dtype(dtype);
     let identity = Tensor::<2>::eye(key_dim, &device).cast(compute);
     let identity = identity.reshape([1, 1, key_dim, key_dim]);
     let identity = identity.repeat(&[batch, heads, 1, 1]);

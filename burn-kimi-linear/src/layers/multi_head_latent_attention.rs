@@ -4,7 +4,7 @@ use burn::nn::{Linear, RmsNorm, RmsNormConfig};
 use burn::tensor::{Bool, Device, Tensor, activation::softmax, assert_shape};
 
 use super::projection::projection;
-use crate::precision::compute_dtype;
+use burn_kimi_kernels::precision::compute_dtype;
 
 /// Settings of a [`MultiHeadLatentAttention`] layer.
 #[derive(Config, Debug)]

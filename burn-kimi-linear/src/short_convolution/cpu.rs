@@ -10,10 +10,10 @@ use macerator::Simd;
 
 use super::Activation;
 use super::definition::ShortConvolutionOps;
-use crate::cpu::lanes::{Lanes, load_part, registers, sigmoid, splat, store_part};
-use crate::cpu::shared::SharedValues;
-use crate::cpu::tensors::{cast, contiguous, values, zeros};
-use crate::cpu::threads::for_each;
+use burn_kimi_kernels::cpu::lanes::{Lanes, load_part, registers, sigmoid, splat, store_part};
+use burn_kimi_kernels::cpu::shared::SharedValues;
+use burn_kimi_kernels::cpu::tensors::{Unwritten, cast, contiguous, values, zeros};
+use burn_kimi_kernels::cpu::threads::for_each;
 
 /// The longest window that is kept in registers; longer ones go through primitive operations.
 pub(super) const MOST_TAPS: usize = 4;
@@ -31,14 +31,15 @@ impl ShortConvolutionOps for Flex {
         let storage = x.dtype();
         let inputs = Inputs::new(x, weight, window);
         let problem = inputs.problem(activation);
-        let mut y = zeros(inputs.x.shape());
-        let rows = SharedValues::of(&mut y);
+        let mut y = Unwritten::new(inputs.x.shape());
+        let rows = y.shared();
         for_each(
             problem.tasks(),
             || (),
             |(), task| forward(&problem, task, rows),
         );
-        cast(y, storage)
+        // SAFETY: the tasks write every token.
+        cast(unsafe { y.written() }, storage)
     }
 
     fn short_convolution_backward(
@@ -52,12 +53,12 @@ impl ShortConvolutionOps for Flex {
         let inputs = Inputs::new(x, weight, window);
         let problem = inputs.problem(activation);
         let gradient = contiguous(gradient);
-        let (mut x, mut window) = (zeros(inputs.x.shape()), zeros(inputs.window.shape()));
+        let [mut x, mut window] = [&inputs.x, &inputs.window].map(|x| Unwritten::new(x.shape()));
         // `[B, W, C]`: the sum over the sequences is taken at the end, in their order.
         let mut taps = vec![0.0; problem.batch * problem.taps * problem.channels];
         let results = Gradients {
-            x: SharedValues::of(&mut x),
-            window: SharedValues::of(&mut window),
+            x: x.shared(),
+            window: window.shared(),
             taps: SharedValues::of_slice(&mut taps),
         };
         for_each(
@@ -67,6 +68,8 @@ impl ShortConvolutionOps for Flex {
                 backward(&problem, task, values(&gradient), results);
             },
         );
+        // SAFETY: the tasks write every token, and every row of the window.
+        let (x, window) = unsafe { (x.written(), window.written()) };
         let mut weight = zeros(inputs.weight.shape());
         let sums = weight.storage_mut::<f32>();
         for of_sequence in taps.chunks_exact(problem.taps * problem.channels) {

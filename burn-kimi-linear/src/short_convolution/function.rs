@@ -25,7 +25,7 @@ pub(crate) fn short_convolution(
     activation: Activation,
 ) -> Tensor<3> {
     #[cfg(feature = "flex")]
-    if crate::cpu::serves(&x) && weight.dims()[2] <= MOST_TAPS {
+    if burn_kimi_kernels::cpu::serves(&x) && weight.dims()[2] <= MOST_TAPS {
         return Tensor::from_dispatch(burn::backend::Dispatch::short_convolution(
             x.into_dispatch(),
             weight.into_dispatch(),

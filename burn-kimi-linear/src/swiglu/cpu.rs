@@ -6,10 +6,10 @@ use burn_flex::FlexTensor;
 use macerator::Simd;
 
 use super::definition::SwigluOps;
-use crate::cpu::lanes::{load_part, registers, sigmoid, splat, store_part};
-use crate::cpu::shared::SharedValues;
-use crate::cpu::tensors::{cast, contiguous, values, zeros};
-use crate::cpu::threads::for_each;
+use burn_kimi_kernels::cpu::lanes::{load_part, registers, sigmoid, splat, store_part};
+use burn_kimi_kernels::cpu::shared::SharedValues;
+use burn_kimi_kernels::cpu::tensors::{Unwritten, cast, contiguous, values};
+use burn_kimi_kernels::cpu::threads::for_each;
 
 /// Numbers of a task.
 const BLOCK: usize = 1 << 14;
@@ -18,10 +18,11 @@ impl SwigluOps for Flex {
     fn swiglu(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
         let storage = gate.dtype();
         let (gate, up) = (contiguous(gate), contiguous(up));
-        let mut y = zeros(gate.shape());
-        let (inputs, to) = ([values(&gate), values(&up)], SharedValues::of(&mut y));
+        let mut y = Unwritten::new(gate.shape());
+        let (inputs, to) = ([values(&gate), values(&up)], y.shared());
         for_each(tasks(&gate), || (), |(), task| forward(inputs, task, to));
-        cast(y, storage)
+        // SAFETY: the tasks write every number.
+        cast(unsafe { y.written() }, storage)
     }
 
     fn swiglu_backward(
@@ -31,15 +32,17 @@ impl SwigluOps for Flex {
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let storage = gate.dtype();
         let [gate, up, gradient] = [gate, up, gradient].map(contiguous);
-        let (mut of_gate, mut of_up) = (zeros(gate.shape()), zeros(up.shape()));
+        let [mut of_gate, mut of_up] = [&gate, &up].map(|x| Unwritten::new(x.shape()));
         let inputs = [values(&gate), values(&up), values(&gradient)];
-        let results = [SharedValues::of(&mut of_gate), SharedValues::of(&mut of_up)];
+        let results = [of_gate.shared(), of_up.shared()];
         for_each(
             tasks(&gate),
             || (),
             |(), task| backward(inputs, task, results),
         );
-        (cast(of_gate, storage), cast(of_up, storage))
+        // SAFETY: the tasks write every number.
+        let [of_gate, of_up] = [of_gate, of_up].map(|x| cast(unsafe { x.written() }, storage));
+        (of_gate, of_up)
     }
 }
 

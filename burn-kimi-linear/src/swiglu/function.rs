@@ -14,7 +14,7 @@ pub fn swiglu<const D: usize>(gate: Tensor<D>, up: Tensor<D>) -> Tensor<D> {
         "swiglu: gate and up differ in shape"
     );
     #[cfg(feature = "flex")]
-    if crate::cpu::serves(&gate) && gate.dtype() == up.dtype() {
+    if burn_kimi_kernels::cpu::serves(&gate) && gate.dtype() == up.dtype() {
         use super::definition::SwigluOps;
         return Tensor::from_dispatch(burn::backend::Dispatch::swiglu(
             gate.into_dispatch(),

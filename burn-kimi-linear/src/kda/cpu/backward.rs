@@ -24,10 +24,10 @@ use super::rows::{Rows, SharedRows};
 use super::solve::{solve, solve_transposed};
 use super::states::{copy_rows, fill_rows};
 use super::tile::Tile;
-use crate::cpu::lanes::{dot, load, registers, splat, store};
-use crate::cpu::shared::SharedValues;
-use crate::cpu::threads::for_each;
 use crate::kda::plan::Preparation;
+use burn_kimi_kernels::cpu::lanes::{dot, load, registers, splat, store};
+use burn_kimi_kernels::cpu::shared::SharedValues;
+use burn_kimi_kernels::cpu::threads::for_each;
 
 /// What the backward pass is given beside the inputs.
 #[derive(Clone, Copy)]

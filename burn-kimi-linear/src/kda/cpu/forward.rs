@@ -15,9 +15,9 @@ use super::product::{Left, Replace, ScaleAndAdd, Size, Subtract, multiply};
 use super::rows::SharedRows;
 use super::solve::solve;
 use super::tile::Tile;
-use crate::cpu::lanes::ALIGNMENT;
-use crate::cpu::shared::SharedValues;
-use crate::cpu::threads::{for_each, workers};
+use burn_kimi_kernels::cpu::lanes::ALIGNMENT;
+use burn_kimi_kernels::cpu::shared::SharedValues;
+use burn_kimi_kernels::cpu::threads::{for_each, workers};
 
 /// Writes the outputs of all tokens and the states after them.
 pub(super) fn forward(problem: &Problem, o: SharedRows, states: SharedValues) {

@@ -26,9 +26,9 @@ use burn_flex::FlexTensor;
 
 use super::definition::{KdaOps, KdaTensors};
 use super::plan::KdaPlan;
-use crate::cpu::shared::SharedValues;
-use crate::cpu::tensors::{cast, contiguous, sum_of_parts, values, zeros};
 use backward::{Given, Gradients};
+use burn_kimi_kernels::cpu::shared::SharedValues;
+use burn_kimi_kernels::cpu::tensors::{cast, contiguous, sum_of_parts, values, zeros};
 use problem::{Inputs, Problem};
 use rows::{Rows, SharedRows};
 use step::Keep;

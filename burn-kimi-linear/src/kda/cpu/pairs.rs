@@ -5,7 +5,7 @@ use macerator::Simd;
 use super::chunk::Chunk;
 use super::problem::{Dims, padded};
 use super::tile::Tile;
-use crate::cpu::lanes::{Lanes, load, registers, splat, store};
+use burn_kimi_kernels::cpu::lanes::{Lanes, load, registers, splat, store};
 
 /// Gradients inside one chunk.
 pub(super) struct ChunkGradients {

@@ -2,9 +2,9 @@
 
 use macerator::Simd;
 
-use crate::cpu::lanes::{dot, exp, load, registers, sigmoid, softplus, splat, store};
 use crate::kda::ForgetGate;
 use crate::kda::plan::{Preparation, UNIT_LENGTH_EPSILON};
+use burn_kimi_kernels::cpu::lanes::{dot, exp, load, registers, sigmoid, softplus, splat, store};
 
 /// Brings a padded row to unit length and returns the factor that did it.
 #[inline(always)]

@@ -1,9 +1,9 @@
 use burn_flex::FlexTensor;
 
 use super::rows::Rows;
-use crate::cpu::lanes::ALIGNMENT;
-use crate::cpu::tensors::values;
 use crate::kda::plan::{KdaPlan, Sequence};
+use burn_kimi_kernels::cpu::lanes::ALIGNMENT;
+use burn_kimi_kernels::cpu::tensors::values;
 
 /// The inputs as contiguous `f32`, without the state, which is written as well.
 pub(super) struct Inputs {

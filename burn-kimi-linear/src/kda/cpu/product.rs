@@ -7,7 +7,7 @@
 
 use macerator::{Simd, vload_unaligned, vstore_unaligned};
 
-use crate::cpu::lanes::{Lanes, lanes, splat};
+use burn_kimi_kernels::cpu::lanes::{Lanes, lanes, splat};
 
 /// The left side of a product.
 #[derive(Clone, Copy)]

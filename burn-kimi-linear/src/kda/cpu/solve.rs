@@ -4,7 +4,7 @@ use macerator::Simd;
 
 use super::chunk::Chunk;
 use super::tile::Tile;
-use crate::cpu::lanes::{lanes, load, splat, store};
+use burn_kimi_kernels::cpu::lanes::{lanes, load, splat, store};
 
 /// Registers that a row is worked on in: enough to hide the latency of additions.
 const BLOCK: usize = 4;

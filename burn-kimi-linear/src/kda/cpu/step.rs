@@ -15,9 +15,9 @@ use super::problem::{Dims, Head, Problem, padded};
 use super::rows::SharedRows;
 use super::states::{copy_rows, fill_rows};
 use super::tile::Tile;
-use crate::cpu::lanes::{dot, load, registers, splat, store};
-use crate::cpu::shared::SharedValues;
-use crate::cpu::threads::for_each;
+use burn_kimi_kernels::cpu::lanes::{dot, load, registers, splat, store};
+use burn_kimi_kernels::cpu::shared::SharedValues;
+use burn_kimi_kernels::cpu::threads::for_each;
 
 /// Rows of the state that are read together.
 const ROWS: usize = 4;

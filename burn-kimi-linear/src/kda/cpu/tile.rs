@@ -1,4 +1,4 @@
-use crate::cpu::lanes::ALIGNMENT;
+use burn_kimi_kernels::cpu::lanes::ALIGNMENT;
 
 /// A small matrix of padded rows, for the inside of a kernel.
 ///

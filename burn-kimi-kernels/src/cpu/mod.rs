@@ -1,17 +1,17 @@
 //! What the kernels for Burn's CPU backend share: the machine's vectors, and its threads.
 
-pub(crate) mod lanes;
-pub(crate) mod shared;
-pub(crate) mod tensors;
-pub(crate) mod threads;
+pub mod lanes;
+pub mod shared;
+pub mod tensors;
+pub mod threads;
 
 use burn::backend::DispatchDevice;
 use burn::tensor::Tensor;
 
 use crate::precision::is_for_kernels;
 
-/// Whether the kernels of this crate for the CPU backend can take `x`, and have something to do.
-pub(crate) fn serves<const D: usize>(x: &Tensor<D>) -> bool {
+/// Whether kernels for the CPU backend can take `x`, and have something to do.
+pub fn serves<const D: usize>(x: &Tensor<D>) -> bool {
     is_for_kernels(x.dtype())
         && x.shape().num_elements() > 0
         && matches!(x.device().inner().as_dispatch(), DispatchDevice::Flex(_))

@@ -1,7 +1,9 @@
+//! Tasks over the threads of Burn's CPU backend.
+
 /// Runs `work` on every task from 0 to `tasks`, each worker with a workspace of its own.
 ///
 /// Which worker takes a task is left to chance; as tasks write to places of their own, results do not depend on it.
-pub(crate) fn for_each<W>(
+pub fn for_each<W>(
     tasks: usize,
     workspace: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, usize) + Sync,
@@ -52,7 +54,7 @@ pub(crate) fn for_each<W>(
 const PATIENCE: usize = 100;
 
 /// How many tasks run at a time.
-pub(crate) fn workers() -> usize {
+pub fn workers() -> usize {
     #[cfg(feature = "rayon")]
     return rayon::current_num_threads();
     #[cfg(not(feature = "rayon"))]

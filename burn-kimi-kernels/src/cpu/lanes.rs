@@ -3,31 +3,34 @@
 use macerator::{Scalar, Simd, Vector, vload_unaligned, vstore_unaligned};
 
 /// A register of the machine.
-pub(crate) type Lanes<S> = Vector<S, f32>;
+pub type Lanes<S> = Vector<S, f32>;
 
 /// Every row of a tile is a multiple of this long, which every machine's vectors divide: no loop has a tail.
-pub(crate) const ALIGNMENT: usize = 16;
+pub const ALIGNMENT: usize = 16;
 
 /// How many numbers fit a register.
 #[inline(always)]
-pub(crate) fn lanes<S: Simd>() -> usize {
+pub fn lanes<S: Simd>() -> usize {
     f32::lanes::<S>()
 }
 
+/// `x` in every place.
 #[inline(always)]
-pub(crate) fn splat<S: Simd>(x: f32) -> Lanes<S> {
+pub fn splat<S: Simd>(x: f32) -> Lanes<S> {
     x.splat::<S>()
 }
 
+/// The register that starts at `at`, which must be inside the row as a whole.
 #[inline(always)]
-pub(crate) fn load<S: Simd>(row: &[f32], at: usize) -> Lanes<S> {
+pub fn load<S: Simd>(row: &[f32], at: usize) -> Lanes<S> {
     let part = &row[at..at + lanes::<S>()];
     // SAFETY: `part` is exactly one register long.
     unsafe { vload_unaligned(part.as_ptr()) }
 }
 
+/// Writes a register to the row, where it must fit.
 #[inline(always)]
-pub(crate) fn store<S: Simd>(row: &mut [f32], at: usize, x: Lanes<S>) {
+pub fn store<S: Simd>(row: &mut [f32], at: usize, x: Lanes<S>) {
     let part = &mut row[at..at + lanes::<S>()];
     // SAFETY: `part` is exactly one register long.
     unsafe { vstore_unaligned(part.as_mut_ptr(), x) }
@@ -35,7 +38,7 @@ pub(crate) fn store<S: Simd>(row: &mut [f32], at: usize, x: Lanes<S>) {
 
 /// Like [`load`], with 0 behind the end of the row.
 #[inline(always)]
-pub(crate) fn load_part<S: Simd>(row: &[f32], at: usize) -> Lanes<S> {
+pub fn load_part<S: Simd>(row: &[f32], at: usize) -> Lanes<S> {
     if at + lanes::<S>() <= row.len() {
         return load(row, at);
     }
@@ -47,7 +50,7 @@ pub(crate) fn load_part<S: Simd>(row: &[f32], at: usize) -> Lanes<S> {
 
 /// Like [`store`], without what is behind the end of the row.
 #[inline(always)]
-pub(crate) fn store_part<S: Simd>(row: &mut [f32], at: usize, x: Lanes<S>) {
+pub fn store_part<S: Simd>(row: &mut [f32], at: usize, x: Lanes<S>) {
     if at + lanes::<S>() <= row.len() {
         return store(row, at, x);
     }
@@ -59,13 +62,13 @@ pub(crate) fn store_part<S: Simd>(row: &mut [f32], at: usize, x: Lanes<S>) {
 
 /// The places of a row's registers; the last one is whole where the row is padded.
 #[inline(always)]
-pub(crate) fn registers<S: Simd>(width: usize) -> impl Iterator<Item = usize> + Clone {
+pub fn registers<S: Simd>(width: usize) -> impl Iterator<Item = usize> + Clone {
     (0..width).step_by(lanes::<S>())
 }
 
 /// `sum x y` over padded rows.
 #[inline(always)]
-pub(crate) fn dot<S: Simd>(x: &[f32], y: &[f32]) -> f32 {
+pub fn dot<S: Simd>(x: &[f32], y: &[f32]) -> f32 {
     let mut sum = splat::<S>(0.0);
     for at in registers::<S>(x.len()) {
         sum = load::<S>(x, at).mul_add(load(y, at), sum);
@@ -75,7 +78,7 @@ pub(crate) fn dot<S: Simd>(x: &[f32], y: &[f32]) -> f32 {
 
 /// `e^x` to about one unit in the last place; 0 below the smallest normal number, so `e^-1000` is exactly 0.
 #[inline(always)]
-pub(crate) fn exp<S: Simd>(x: Lanes<S>) -> Lanes<S> {
+pub fn exp<S: Simd>(x: Lanes<S>) -> Lanes<S> {
     const LOWEST: f32 = -87.336_54;
     const HIGHEST: f32 = 88.722_84;
     // ln 2 in two parts: the first has so few digits that its multiples are exact.
@@ -108,7 +111,7 @@ pub(crate) fn exp<S: Simd>(x: Lanes<S>) -> Lanes<S> {
 
 /// `1 / (1 + e^-x)`, from the exponential that is at most 1.
 #[inline(always)]
-pub(crate) fn sigmoid<S: Simd>(x: Lanes<S>) -> Lanes<S> {
+pub fn sigmoid<S: Simd>(x: Lanes<S>) -> Lanes<S> {
     let small = exp(splat(0.0) - x.abs());
     let negative = small / (small + splat(1.0));
     let positive = splat::<S>(1.0) / (small + splat(1.0));
@@ -117,7 +120,7 @@ pub(crate) fn sigmoid<S: Simd>(x: Lanes<S>) -> Lanes<S> {
 
 /// `ln(1 + e^x)`, exact to rounding at both ends.
 #[inline(always)]
-pub(crate) fn softplus<S: Simd>(x: Lanes<S>) -> Lanes<S> {
+pub fn softplus<S: Simd>(x: Lanes<S>) -> Lanes<S> {
     let positive = x.gt(splat(0.0)).select(x, splat(0.0));
     // A NaN is not above 0: it must come through the other term, and does.
     positive + ln_1p(exp(splat(0.0) - x.abs()))

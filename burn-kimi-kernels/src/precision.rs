@@ -1,7 +1,9 @@
+//! Which dtype is computed in.
+
 use burn::tensor::DType;
 
 /// The dtype that decay, sums, norms and scores are computed in: half precision loses them, and only `f64` may stay what it is.
-pub(crate) fn compute_dtype(storage: DType) -> DType {
+pub fn compute_dtype(storage: DType) -> DType {
     match storage {
         DType::F64 => DType::F64,
         _ => DType::F32,
@@ -9,6 +11,6 @@ pub(crate) fn compute_dtype(storage: DType) -> DType {
 }
 
 /// Whether kernels take tensors of this dtype: they store it, and compute in `f32`.
-pub(crate) fn is_for_kernels(dtype: DType) -> bool {
+pub fn is_for_kernels(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::Flex32 | DType::F16 | DType::BF16)
 }
