@@ -14,6 +14,9 @@ pub use config::MuonClipConfig;
 pub use error::{PlanError, StateError};
 pub use fused::{GroupSummary, MuonClip, StepOutcome, StepReport, Summary};
 pub use muon::{Muon, MuonConfig, MuonState};
-pub use newton_schulz::{NewtonSchulzConfig, STANDARD_COEFFICIENTS, newton_schulz};
+pub use newton_schulz::{
+    NewtonSchulzConfig, POLAR_EXPRESS_COEFFICIENTS, STANDARD_COEFFICIENTS, TWO_STAGE_COEFFICIENTS,
+    newton_schulz,
+};
 #[doc(no_inline)]
 pub use routing::{ParamEntry, ParamPlan, Reason, Route, RouteOverride, WeightDecayOverride};

@@ -1,9 +1,11 @@
 //! What the kernels for Burn's CPU backend share: the machine's vectors, and its threads.
 
 pub mod lanes;
+pub mod product;
 pub mod shared;
 pub mod tensors;
 pub mod threads;
+pub mod tile;
 
 use burn::backend::DispatchDevice;
 use burn::tensor::Tensor;

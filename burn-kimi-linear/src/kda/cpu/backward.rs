@@ -19,15 +19,15 @@ use super::forward::{advance, read_errors};
 use super::pairs::ChunkGradients;
 use super::prepare::{Gate, fill, scale, unit_length_backward, write_strength_backward};
 use super::problem::{Dims, Head, Problem, padded};
-use super::product::{Left, Replace, ScaleAndAdd, Size, Subtract, multiply};
 use super::rows::{Rows, SharedRows};
 use super::solve::{solve, solve_transposed};
 use super::states::{copy_rows, fill_rows};
-use super::tile::Tile;
 use crate::kda::plan::Preparation;
 use burn_kimi_kernels::cpu::lanes::{dot, load, registers, splat, store};
+use burn_kimi_kernels::cpu::product::{Left, Replace, ScaleAndAdd, Size, Subtract, multiply};
 use burn_kimi_kernels::cpu::shared::SharedValues;
 use burn_kimi_kernels::cpu::threads::for_each;
+use burn_kimi_kernels::cpu::tile::Tile;
 
 /// What the backward pass is given beside the inputs.
 #[derive(Clone, Copy)]

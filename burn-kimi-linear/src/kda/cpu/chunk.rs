@@ -9,9 +9,9 @@ use macerator::Simd;
 
 use super::prepare::{Gate, fill, scale, unit_length, write_strength};
 use super::problem::{Dims, Head, Problem};
-use super::tile::Tile;
 use crate::kda::plan::Preparation;
 use burn_kimi_kernels::cpu::lanes::{dot, load, registers, splat, store};
+use burn_kimi_kernels::cpu::tile::Tile;
 
 /// The tiles of one chunk: `[C, K]`, or `[C, C]` for the pairs.
 pub(super) struct Chunk {

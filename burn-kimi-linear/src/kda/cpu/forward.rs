@@ -11,13 +11,13 @@ use macerator::Simd;
 use super::chunk::{Chunk, Needs};
 use super::prepare::fill;
 use super::problem::{Dims, Head, Problem, padded};
-use super::product::{Left, Replace, ScaleAndAdd, Size, Subtract, multiply};
 use super::rows::SharedRows;
 use super::solve::solve;
-use super::tile::Tile;
 use burn_kimi_kernels::cpu::lanes::ALIGNMENT;
+use burn_kimi_kernels::cpu::product::{Left, Replace, ScaleAndAdd, Size, Subtract, multiply};
 use burn_kimi_kernels::cpu::shared::SharedValues;
 use burn_kimi_kernels::cpu::threads::{for_each, workers};
+use burn_kimi_kernels::cpu::tile::Tile;
 
 /// Writes the outputs of all tokens and the states after them.
 pub(super) fn forward(problem: &Problem, o: SharedRows, states: SharedValues) {

@@ -10,12 +10,10 @@ mod forward;
 mod pairs;
 mod prepare;
 mod problem;
-mod product;
 mod rows;
 mod solve;
 mod states;
 mod step;
-mod tile;
 
 use std::sync::Arc;
 

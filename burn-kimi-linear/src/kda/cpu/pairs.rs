@@ -4,8 +4,8 @@ use macerator::Simd;
 
 use super::chunk::Chunk;
 use super::problem::{Dims, padded};
-use super::tile::Tile;
 use burn_kimi_kernels::cpu::lanes::{Lanes, load, registers, splat, store};
+use burn_kimi_kernels::cpu::tile::Tile;
 
 /// Gradients inside one chunk.
 pub(super) struct ChunkGradients {

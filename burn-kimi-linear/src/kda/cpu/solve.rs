@@ -3,8 +3,8 @@
 use macerator::Simd;
 
 use super::chunk::Chunk;
-use super::tile::Tile;
 use burn_kimi_kernels::cpu::lanes::{lanes, load, splat, store};
+use burn_kimi_kernels::cpu::tile::Tile;
 
 /// Registers that a row is worked on in: enough to hide the latency of additions.
 const BLOCK: usize = 4;

@@ -1,7 +1,7 @@
 //! States in and out of tiles.
 
 use super::prepare::fill;
-use super::tile::Tile;
+use burn_kimi_kernels::cpu::tile::Tile;
 
 /// Copies rows of `width` numbers into the tile's rows from `first` on; what is behind them in a row becomes 0.
 pub(super) fn fill_rows(tile: &mut Tile, first: usize, rows: &[f32], width: usize) {

@@ -14,10 +14,10 @@ use super::prepare::fill;
 use super::problem::{Dims, Head, Problem, padded};
 use super::rows::SharedRows;
 use super::states::{copy_rows, fill_rows};
-use super::tile::Tile;
 use burn_kimi_kernels::cpu::lanes::{dot, load, registers, splat, store};
 use burn_kimi_kernels::cpu::shared::SharedValues;
 use burn_kimi_kernels::cpu::threads::for_each;
+use burn_kimi_kernels::cpu::tile::Tile;
 
 /// Rows of the state that are read together.
 const ROWS: usize = 4;

@@ -1,16 +1,11 @@
-//! Orthogonalisation of a batch of matrices by the quintic Newton-Schulz iteration.
-
 use burn::config::Config;
 use burn::tensor::Tensor;
 
+use super::coefficients::{
+    POLAR_EXPRESS_COEFFICIENTS, STANDARD_COEFFICIENTS, TWO_STAGE_COEFFICIENTS,
+};
+use super::primitive;
 use crate::precision::working_dtype;
-
-/// The coefficients `(a, b, c)` of Keller Jordan's quintic, as Moonlight and Kimi K2 use them.
-///
-/// They maximise the slope at zero, so small singular values grow as fast as possible. The price is
-/// that singular values end near one rather than at one: after five steps, between 0.68 and 1.21 for
-/// every singular value that started above about 0.15 % of the Frobenius norm.
-pub const STANDARD_COEFFICIENTS: [f64; 3] = [3.4445, -4.7750, 2.0315];
 
 /// How [`newton_schulz`] iterates.
 #[derive(Config, Debug, PartialEq)]
@@ -25,16 +20,34 @@ pub struct NewtonSchulzConfig {
 }
 
 impl NewtonSchulzConfig {
-    /// The coefficients of step `step`, counted from zero.
+    /// Five steps of Polar Express ([`POLAR_EXPRESS_COEFFICIENTS`]): closer to orthogonal than the standard ones.
+    pub fn polar_express() -> Self {
+        Self::of_steps(POLAR_EXPRESS_COEFFICIENTS.to_vec())
+    }
+
+    /// Ten steps in two stages ([`TWO_STAGE_COEFFICIENTS`]): singular values end at one, for twice the time.
+    pub fn two_stage() -> Self {
+        Self::of_steps(TWO_STAGE_COEFFICIENTS.to_vec())
+    }
+
+    fn of_steps(coefficients: Vec<[f64; 3]>) -> Self {
+        Self {
+            steps: coefficients.len(),
+            coefficients,
+        }
+    }
+
+    /// The coefficients of every step.
     ///
     /// # Panics
     /// Panics if the list of coefficients is empty.
-    fn at(&self, step: usize) -> [f64; 3] {
+    fn all_steps(&self) -> Vec<[f64; 3]> {
         let last = self
             .coefficients
             .last()
             .expect("NewtonSchulzConfig: `coefficients` needs at least one [a, b, c]");
-        *self.coefficients.get(step).unwrap_or(last)
+        let at = |step| *self.coefficients.get(step).unwrap_or(last);
+        (0..self.steps).map(at).collect()
     }
 }
 
@@ -45,7 +58,8 @@ impl NewtonSchulzConfig {
 /// `X <- (a I + b A + c A^2) X` where `A = X X^T`
 /// (Jordan et al., [Muon](https://kellerjordan.github.io/posts/muon/); Liu et al.,
 /// [arXiv:2502.16982](https://arxiv.org/abs/2502.16982), section 2.1). The smaller Gram matrix is used
-/// whichever side of the matrix is longer, so neither orientation is preferred.
+/// whichever side of the matrix is longer, so neither orientation is preferred. Long matrices take their steps on the Gram
+/// matrix, and on the CPU half of every symmetric product is computed; both change the result by rounding only.
 ///
 /// * Every matrix is normalised by its own norm. The result does not depend on the scale of the input:
 ///   the norm is taken after dividing by the largest element, so nothing overflows or underflows.
@@ -73,44 +87,20 @@ pub fn newton_schulz(x: Tensor<3>, config: &NewtonSchulzConfig) -> Tensor<3> {
     if batch == 0 || n == 0 || m == 0 {
         return x;
     }
+    let steps = config.all_steps();
     let dtype = x.dtype();
     let x = x.cast(working_dtype(dtype));
+    #[cfg(feature = "flex")]
+    if burn_kimi_kernels::cpu::serves(&x) && !x.device().is_autodiff() {
+        use super::definition::NewtonSchulzOps;
+        let o = burn::backend::Dispatch::newton_schulz(x.into_dispatch(), steps);
+        return Tensor::<3>::from_dispatch(o).cast(dtype);
+    }
     let o = if n > m {
-        iterate(normalize(x.swap_dims(1, 2)), config).swap_dims(1, 2)
+        let x = primitive::normalize(x.swap_dims(1, 2));
+        primitive::iterate(x, &steps).swap_dims(1, 2)
     } else {
-        iterate(normalize(x), config)
+        primitive::iterate(primitive::normalize(x), &steps)
     };
     o.cast(dtype)
-}
-
-/// Divides each matrix by its own Frobenius norm; zero matrices stay zero.
-fn normalize(x: Tensor<3>) -> Tensor<3> {
-    // Squares of elements below 1e-19 or above 1e19 leave the range of f32; ratios to the largest element do not.
-    let largest = x.clone().abs().max_dim(2).max_dim(1);
-    let x = x.div(one_where_zero(largest));
-    let norm = x.clone().square().sum_dim(2).sum_dim(1).sqrt();
-    x.div(one_where_zero(norm))
-}
-
-fn one_where_zero(x: Tensor<3>) -> Tensor<3> {
-    let zero = x.clone().equal_scalar(0.0);
-    x.mask_fill(zero, 1.0)
-}
-
-/// Runs the polynomial on normalised matrices `x: [batch, n, m]` with `n <= m`.
-///
-/// Written as `(A (c A + b I) + a I) X`: the scalars meet the `n x n` Gram matrix only, and the long side
-/// is touched by two matrix products a step and nothing else.
-fn iterate(x: Tensor<3>, config: &NewtonSchulzConfig) -> Tensor<3> {
-    let [_, n, _] = x.dims();
-    let identity = Tensor::<2>::eye(n, &x.device())
-        .cast(x.dtype())
-        .unsqueeze::<3>();
-    (0..config.steps).fold(x, |x, step| {
-        let [a, b, c] = config.at(step);
-        let gram = x.clone().matmul(x.clone().swap_dims(1, 2));
-        let inner = gram.clone().mul_scalar(c) + identity.clone().mul_scalar(b);
-        let polynomial = gram.matmul(inner) + identity.clone().mul_scalar(a);
-        polynomial.matmul(x)
-    })
 }

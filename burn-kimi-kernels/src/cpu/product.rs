@@ -1,17 +1,17 @@
-//! The matrix products of a chunk.
+//! Small matrix products: a handful of rows, a depth and a width of at most some hundred.
 //!
-//! All are small: a handful of rows, a depth and a width of at most some hundred. Blocks of six rows by two registers fill the register
+//! Blocks of six rows by two registers fill the register
 //! file; the left side is broadcast number by number, so it may lie in memory either way, and nothing is packed or copied.
 //! Each number of the result is one chain of additions over the depth, in order: its bits do not depend on how rows or columns are
 //! grouped, nor on what the other rows hold.
 
 use macerator::{Simd, vload_unaligned, vstore_unaligned};
 
-use burn_kimi_kernels::cpu::lanes::{Lanes, lanes, splat};
+use super::lanes::{Lanes, lanes, splat};
 
 /// The left side of a product.
 #[derive(Clone, Copy)]
-pub(super) struct Left<'a> {
+pub struct Left<'a> {
     values: &'a [f32],
     row_step: usize,
     depth_step: usize,
@@ -20,7 +20,7 @@ pub(super) struct Left<'a> {
 impl<'a> Left<'a> {
     /// As it lies: row `m` of the product from row `m` of the tile.
     #[inline(always)]
-    pub(super) fn rows(values: &'a [f32], stride: usize) -> Self {
+    pub fn rows(values: &'a [f32], stride: usize) -> Self {
         Self {
             values,
             row_step: stride,
@@ -30,7 +30,7 @@ impl<'a> Left<'a> {
 
     /// Transposed: row `m` of the product from column `m` of the tile.
     #[inline(always)]
-    pub(super) fn columns(values: &'a [f32], stride: usize) -> Self {
+    pub fn columns(values: &'a [f32], stride: usize) -> Self {
         Self {
             values,
             row_step: 1,
@@ -40,21 +40,26 @@ impl<'a> Left<'a> {
 }
 
 /// How a product meets what is there already.
-pub(super) trait Combine: Copy {
+pub trait Combine: Copy {
+    /// The new values of a register of row `row`.
     fn combine<S: Simd>(self, row: usize, there: Lanes<S>, product: Lanes<S>) -> Lanes<S>;
 }
 
 /// The product replaces it.
 #[derive(Clone, Copy)]
-pub(super) struct Replace;
+pub struct Replace;
 
 /// The product is taken from it.
 #[derive(Clone, Copy)]
-pub(super) struct Subtract;
+pub struct Subtract;
+
+/// The product is added to it.
+#[derive(Clone, Copy)]
+pub struct Add;
 
 /// Every row of it is scaled by a number of its own before the product is added.
 #[derive(Clone, Copy)]
-pub(super) struct ScaleAndAdd<'a>(pub(super) &'a [f32]);
+pub struct ScaleAndAdd<'a>(pub &'a [f32]);
 
 impl Combine for Replace {
     #[inline(always)]
@@ -70,6 +75,13 @@ impl Combine for Subtract {
     }
 }
 
+impl Combine for Add {
+    #[inline(always)]
+    fn combine<S: Simd>(self, _: usize, there: Lanes<S>, product: Lanes<S>) -> Lanes<S> {
+        there + product
+    }
+}
+
 impl Combine for ScaleAndAdd<'_> {
     #[inline(always)]
     fn combine<S: Simd>(self, row: usize, there: Lanes<S>, product: Lanes<S>) -> Lanes<S> {
@@ -79,15 +91,18 @@ impl Combine for ScaleAndAdd<'_> {
 
 /// The sizes of a product: `rows x depth` times `depth x width`. The width is a multiple of a register's.
 #[derive(Clone, Copy)]
-pub(super) struct Size {
-    pub(super) rows: usize,
-    pub(super) depth: usize,
-    pub(super) width: usize,
+pub struct Size {
+    /// Rows of the left side and of the result.
+    pub rows: usize,
+    /// Columns of the left side, rows of the right.
+    pub depth: usize,
+    /// Columns of the right side and of the result.
+    pub width: usize,
 }
 
 /// `out = combine(out, left right)`. `right` and `out` are rows of the given strides.
 #[inline(always)]
-pub(super) fn multiply<S: Simd, C: Combine>(
+pub fn multiply<S: Simd, C: Combine>(
     size: Size,
     left: Left,
     (right, right_stride): (&[f32], usize),
