@@ -5,6 +5,7 @@ mod checks;
 mod formula;
 mod forward;
 mod gradient;
+mod kernel;
 mod memory;
 mod network;
 mod numbers;

@@ -99,6 +99,36 @@ fn projections_match_their_formulas_and_gradients() {
     }
 }
 
+/// With fewer heads than threads the backward pass is shared out by columns and by chunks: no bit may show it, not even in the gradients of the
+/// gate's parameters, which are sums over all of them.
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    for (heads, group, value) in [(1, 1, 128), (1, 2, 40), (2, 3, 7), (3, 1, 16)] {
+        let dims = Dims {
+            batch: 1,
+            tokens: 70,
+            heads,
+            group,
+            key: 24,
+            value,
+        };
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            pool.expect("threads").install(|| {
+                let device = Device::flex().autodiff();
+                let options = KdaOptions::new().with_path(KdaPath::Kernel);
+                projected(projections(dims, 1.0, &device, DType::F32), &options)
+            })
+        };
+        let one = run(1);
+        for threads in [2, 3, 8] {
+            for ((name, got), (_, want)) in run(threads).iter().zip(&one) {
+                assert!(got == want, "{name} of {dims:?} with {threads} threads");
+            }
+        }
+    }
+}
+
 /// Values that are 0 add nothing to a sum, but they make the states so large that the GPU kernels work through the chunks in several
 /// rounds. The gradients of the gate's parameters are sums over all chunks.
 #[test]

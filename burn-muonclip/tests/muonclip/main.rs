@@ -9,6 +9,7 @@ mod fused;
 mod models;
 mod muon;
 mod newton_schulz;
+mod newton_schulz_forms;
 mod optimizers;
 mod reference;
 mod routing;

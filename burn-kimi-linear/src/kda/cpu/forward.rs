@@ -36,7 +36,7 @@ pub(super) fn forward(problem: &Problem, o: SharedRows, states: SharedValues) {
 }
 
 /// Splits the value columns into about `count` parts that begin at whole registers.
-fn value_parts(width: usize, count: usize) -> Vec<Range<usize>> {
+pub(super) fn value_parts(width: usize, count: usize) -> Vec<Range<usize>> {
     let part = width.div_ceil(count).next_multiple_of(ALIGNMENT);
     let starts = (0..width).step_by(part);
     starts

@@ -45,6 +45,8 @@ fn step<Q: Float, K: Float, G: Float, W: Float, F: Float, N: Size>(
     scale: f32,
     bound: f32,
     write_scale: f32,
+    // `SHARES` as a number that the compiler does not know: CUDA's would unroll sums over the shares into more registers than there are.
+    shares: usize,
     #[comptime] form: Form,
     #[comptime] keep: Keep,
     #[comptime] tiles: Tiles,
@@ -131,7 +133,7 @@ fn step<Q: Float, K: Float, G: Float, W: Float, F: Float, N: Size>(
             sync_cube();
             let mut q_square = comptime!(UNIT_LENGTH_EPSILON as f32).runtime();
             let mut k_square = comptime!(UNIT_LENGTH_EPSILON as f32).runtime();
-            for share in 0..SHARES {
+            for share in 0..shares {
                 q_square += squares[share];
                 k_square += squares[SHARES + share];
             }
@@ -173,7 +175,7 @@ fn step<Q: Float, K: Float, G: Float, W: Float, F: Float, N: Size>(
         multiply_staged::<N>(&stage, &state, &mut partial, 2usize, tiles);
         sync_cube();
         let mut attention = attentions[0];
-        for share in 1..SHARES {
+        for share in 1..shares {
             attention += attentions[share];
         }
         let mut strength = f32::cast_from(beta[token * value_heads + value_head]);
@@ -269,6 +271,7 @@ pub(super) fn launch(
             inputs.scale,
             preparing.bound,
             preparing.write_scale,
+            SHARES,
             preparing.form,
             keep,
             tiles,
