@@ -26,6 +26,12 @@ impl Tile {
         }
     }
 
+    /// How many rows there are.
+    #[inline(always)]
+    pub fn rows(&self) -> usize {
+        self.lines.len() * ALIGNMENT / self.stride
+    }
+
     /// The distance between rows, and so the length of one as [`row`](Self::row) gives it.
     #[inline(always)]
     pub fn stride(&self) -> usize {

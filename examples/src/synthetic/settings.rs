@@ -75,22 +75,22 @@ pub struct ModelSettings {
 #[command(next_help_heading = "Training")]
 pub struct TrainingSettings {
     /// Optimizer steps
-    #[arg(long, default_value_t = 2000, value_name = "STEPS")]
+    #[arg(long, default_value_t = 1000, value_name = "STEPS")]
     pub steps: usize,
     /// Sequences in a batch
     #[arg(long, default_value_t = 32, value_name = "N")]
     pub batch: usize,
     /// Peak learning rate
-    #[arg(long, default_value_t = 1e-3, value_name = "RATE")]
+    #[arg(long, default_value_t = 3e-3, value_name = "RATE")]
     pub lr: f64,
     /// Steps of linear warm-up (at most half of --steps), followed by a cosine down to a tenth of --lr
-    #[arg(long, default_value_t = 100, value_name = "STEPS")]
+    #[arg(long, default_value_t = 50, value_name = "STEPS")]
     pub warmup: usize,
     /// Decoupled weight decay
     #[arg(long, default_value_t = 0.01, value_name = "DECAY")]
     pub weight_decay: f64,
     /// Steps between two evaluations, each of which also saves; the last step always evaluates
-    #[arg(long, default_value_t = 100, value_name = "STEPS")]
+    #[arg(long, default_value_t = 50, value_name = "STEPS")]
     pub eval_every: usize,
     /// Sequences of an evaluation
     #[arg(long, default_value_t = 256, value_name = "N")]

@@ -96,11 +96,17 @@ pub(super) fn backward(problem: &Problem, given: Given, gradients: Gradients) {
     }
     for_each(
         groups,
-        || (Walk::new(dims, dims.value), Tokens::new(dims)),
-        |(walk, tokens), group| {
+        || {
+            (
+                Walk::new(dims, dims.value),
+                Tokens::new(dims),
+                Traces::new(dims),
+            )
+        },
+        |(walk, tokens, traces), group| {
             for member in 0..dims.group {
                 let task = Task::new(problem, group, member);
-                run(problem, task, walk, tokens, given, gradients);
+                run(problem, task, walk, tokens, traces, given, gradients);
             }
         },
     );
@@ -132,12 +138,13 @@ fn run<'a, S: Simd>(
     task: Task,
     walk: &mut Walk,
     tokens: &mut Tokens,
+    traces: &mut Traces,
     given: Given<'a>,
     gradients: Gradients<'a>,
 ) {
     let Dims { key, value, .. } = problem.dims;
     let Task { head, .. } = task;
-    let mut traces = Traces::forward(problem, head);
+    traces.make_room(problem, head);
     walk.forward::<S>(problem, head, 0..value, given, &traces.shared());
     walk.start_back(problem, head, 0..value, gradients);
     let mut sums = ParameterGradients::new(key);
@@ -165,7 +172,7 @@ fn share_out(problem: &Problem, groups: usize, given: Given, gradients: Gradient
     let task = |head: usize| Task::new(problem, head / dims.group, head % dims.group);
     let parts = value_parts(dims.value, workers().div_ceil(heads.max(1)));
     let mut traces: Vec<_> = (0..heads)
-        .map(|head| Traces::all(problem, task(head).head))
+        .map(|head| Traces::of_both_walks(problem, task(head).head))
         .collect();
     let shared: Vec<_> = traces.iter_mut().map(Traces::shared).collect();
     for_each(

@@ -29,27 +29,38 @@ pub(super) struct Traces {
 }
 
 impl Traces {
-    /// Those of the walk forward.
-    pub(super) fn forward(problem: &Problem, head: Head) -> Self {
-        let none = || Tile::zeros(0, problem.dims.value);
-        let (states, tokens) = rows(problem, head);
+    /// No room yet.
+    pub(super) fn new(dims: &Dims) -> Self {
+        let none = || Tile::zeros(0, dims.value);
         Self {
-            states: Tile::zeros(states, problem.dims.value),
-            errors: Tile::zeros(tokens, problem.dims.value),
+            states: none(),
+            errors: none(),
             state_gradients: none(),
             error_gradients: none(),
             value_gradients: none(),
         }
     }
 
-    /// Those of both walks.
-    pub(super) fn all(problem: &Problem, head: Head) -> Self {
+    /// Room for the walk forward of a head, which is what an earlier head had if that is enough.
+    pub(super) fn make_room(&mut self, problem: &Problem, head: Head) {
         let (states, tokens) = rows(problem, head);
+        for (tile, rows) in [(&mut self.states, states), (&mut self.errors, tokens)] {
+            if tile.rows() < rows {
+                *tile = Tile::zeros(rows, problem.dims.value);
+            }
+        }
+    }
+
+    /// Room for both walks of a head.
+    pub(super) fn of_both_walks(problem: &Problem, head: Head) -> Self {
+        let (states, tokens) = rows(problem, head);
+        let room = |rows| Tile::zeros(rows, problem.dims.value);
         Self {
-            state_gradients: Tile::zeros(states, problem.dims.value),
-            error_gradients: Tile::zeros(tokens, problem.dims.value),
-            value_gradients: Tile::zeros(tokens, problem.dims.value),
-            ..Self::forward(problem, head)
+            states: room(states),
+            errors: room(tokens),
+            state_gradients: room(states),
+            error_gradients: room(tokens),
+            value_gradients: room(tokens),
         }
     }
 
