@@ -5,14 +5,17 @@ mod adamw;
 mod config;
 mod error;
 mod fused;
+mod max_logit;
 mod muon;
 mod newton_schulz;
 mod precision;
+pub mod qk_clip;
 pub mod routing;
 
 pub use config::MuonClipConfig;
 pub use error::{PlanError, StateError};
 pub use fused::{GroupSummary, MuonClip, StepOutcome, StepReport, Summary};
+pub use max_logit::{MaxLogitOptions, max_logit, max_logit_bound};
 pub use muon::{Muon, MuonConfig, MuonState};
 pub use newton_schulz::{
     NewtonSchulzConfig, POLAR_EXPRESS_COEFFICIENTS, STANDARD_COEFFICIENTS, TWO_STAGE_COEFFICIENTS,

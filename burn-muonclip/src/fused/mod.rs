@@ -20,6 +20,7 @@ mod state;
 mod summary;
 mod write_back;
 
+pub(crate) use context::TensorContext;
 pub use optimizer::MuonClip;
 pub use report::{StepOutcome, StepReport};
 pub use summary::{GroupSummary, Summary};

@@ -75,7 +75,7 @@ pub struct ModelSettings {
 #[command(next_help_heading = "Training")]
 pub struct TrainingSettings {
     /// Optimizer steps
-    #[arg(long, default_value_t = 1000, value_name = "STEPS")]
+    #[arg(long, default_value_t = 500, value_name = "STEPS")]
     pub steps: usize,
     /// Sequences in a batch
     #[arg(long, default_value_t = 32, value_name = "N")]

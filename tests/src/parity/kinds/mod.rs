@@ -5,6 +5,7 @@ mod attnres_stack;
 mod kda;
 mod kda_gate;
 mod muon;
+mod qk_clip;
 
 use std::fmt;
 use std::str::FromStr;
@@ -66,7 +67,8 @@ impl Kind {
             Self::AttnRes => Some(attnres::compute),
             Self::AttnResStack => Some(attnres_stack::compute),
             Self::Muon => Some(muon::compute),
-            Self::QkClip | Self::KimiLinear | Self::KimiK25 | Self::Tokenizer | Self::Image => None,
+            Self::QkClip => Some(qk_clip::compute),
+            Self::KimiLinear | Self::KimiK25 | Self::Tokenizer | Self::Image => None,
         }
     }
 
