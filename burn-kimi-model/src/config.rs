@@ -61,7 +61,7 @@ pub enum ConfigError {
     #[error("rms_norm_eps must be a positive number, got {0}")]
     Epsilon(f64),
     /// A forget gate without decay.
-    #[error("gate: the lower bound must be a negative number, got {0}")]
+    #[error("gate: the lower bound must be a negative number in f32, got {0:?}")]
     LowerBound(f64),
     /// More blocks than there are sub-layers to fill them.
     #[error(
@@ -113,7 +113,7 @@ impl DecoderConfig {
             return Err(ConfigError::Epsilon(self.rms_norm_eps));
         }
         if let ForgetGate::LowerBound(bound) = self.gate
-            && !(bound < 0.0 && bound.is_finite())
+            && !((bound as f32) < 0.0 && (bound as f32).is_finite())
         {
             return Err(ConfigError::LowerBound(bound));
         }

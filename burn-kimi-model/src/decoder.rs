@@ -2,9 +2,11 @@ use burn::module::Module;
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig, RmsNorm, RmsNormConfig};
 use burn::tensor::{Device, Int, Tensor};
 use burn_attnres::AttnRes;
+use burn_muonclip::qk_clip::QkClip;
 
 use crate::config::DecoderConfig;
 use crate::layers::{Attention, FeedForward, FeedForwardConfig};
+use crate::qk_clip::LogitWatch;
 use crate::residual::ResidualStream;
 use crate::state::{DecoderState, LayerState};
 
@@ -31,6 +33,31 @@ impl Decoder {
         self.forward_with_state(tokens, self.init_state()).0
     }
 
+    /// Like [`forward`](Self::forward), and lets `qk_clip` have the attention logits of a training step: without autodiff nothing is recorded.
+    ///
+    /// ```
+    /// use burn::optim::GradientsParams;
+    /// use burn::tensor::{Device, Int, Tensor};
+    /// use burn_kimi_model::DecoderConfig;
+    /// use burn_muonclip::MuonClipConfig;
+    /// use burn_muonclip::qk_clip::QkClipConfig;
+    ///
+    /// let device = Device::default().autodiff();
+    /// let mut model = DecoderConfig::new(16, 8, 4, 2, 4, 16).init(&device);
+    /// let qk_clip = model.qk_clip(&QkClipConfig::new()).unwrap();
+    /// let mut optimizer = MuonClipConfig::new().init_fused(&model).with_qk_clip(qk_clip.clone());
+    ///
+    /// let tokens = Tensor::<2, Int>::from_data([[1, 2, 3, 4]], &device);
+    /// let loss = model.forward_watched(tokens, &qk_clip).powi_scalar(2).mean();
+    /// let grads = GradientsParams::from_grads(loss.backward(), &model);
+    /// model = optimizer.step(1e-3, model, grads);
+    /// println!("{}", qk_clip.last_report().unwrap());
+    /// ```
+    pub fn forward_watched(&self, tokens: Tensor<2, Int>, qk_clip: &QkClip) -> Tensor<3> {
+        let watch = Some(LogitWatch::new(qk_clip));
+        self.run(tokens, self.init_state(), watch).0
+    }
+
     /// The state before the first token, for a batch of any size.
     pub fn init_state(&self) -> DecoderState {
         DecoderState::new(self.layers.len())
@@ -46,6 +73,15 @@ impl Decoder {
         &self,
         tokens: Tensor<2, Int>,
         state: DecoderState,
+    ) -> (Tensor<3>, DecoderState) {
+        self.run(tokens, state, None)
+    }
+
+    fn run(
+        &self,
+        tokens: Tensor<2, Int>,
+        state: DecoderState,
+        watch: Option<LogitWatch<'_>>,
     ) -> (Tensor<3>, DecoderState) {
         assert_eq!(
             state.layers.len(),
@@ -67,7 +103,7 @@ impl Decoder {
             .layers
             .iter()
             .zip(state.layers)
-            .map(|(layer, state)| Some(layer.forward(&mut stream, state)))
+            .map(|(layer, state)| Some(layer.forward(&mut stream, state, watch)))
             .collect();
         let logits = self.lm_head.forward(self.norm.forward(stream.finish()));
         let state = DecoderState {
@@ -97,9 +133,10 @@ impl DecoderLayer {
         &self,
         stream: &mut ResidualStream<'_>,
         state: Option<LayerState>,
+        watch: Option<LogitWatch<'_>>,
     ) -> LayerState {
         let x = self.input_layernorm.forward(stream.read());
-        let (y, state) = self.self_attn.forward(x, state);
+        let (y, state) = self.self_attn.forward(x, state, watch);
         stream.write(y);
 
         let x = self.post_attention_layernorm.forward(stream.read());

@@ -5,6 +5,7 @@ mod config;
 mod decoder;
 mod device;
 pub mod layers;
+mod qk_clip;
 mod residual;
 mod state;
 

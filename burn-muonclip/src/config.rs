@@ -5,11 +5,14 @@ use burn::module::{Module, ParamGroup};
 use burn::optim::{AdamWConfig, ModuleOptimizer};
 
 use crate::adamw::AuxiliaryAdamW;
+use crate::column_blocks::ColumnBlocks;
 use crate::error::PlanError;
 use crate::fused::MuonClip;
 use crate::muon::{Muon, MuonConfig};
 use crate::newton_schulz::NewtonSchulzConfig;
-use crate::routing::{self, ParamPlan, Route, RouteOverride, WeightDecayOverride, Wishes};
+use crate::routing::{
+    self, BlocksOverride, ParamPlan, Route, RouteOverride, WeightDecayOverride, Wishes,
+};
 
 /// Configuration of MuonClip: Muon for hidden matrices, AdamW for everything else.
 ///
@@ -71,6 +74,10 @@ pub struct MuonClipConfig {
     /// [`with_group_weight_decay`](Self::with_group_weight_decay).
     #[config(default = "Vec::new()")]
     pub weight_decay_overrides: Vec<WeightDecayOverride>,
+    /// Parameters that Muon takes for several matrices, in order: the last match decides. Usually filled by
+    /// [`with_column_blocks`](Self::with_column_blocks).
+    #[config(default = "Vec::new()")]
+    pub block_overrides: Vec<BlocksOverride>,
 }
 
 impl MuonClipConfig {
@@ -108,6 +115,24 @@ impl MuonClipConfig {
         self
     }
 
+    /// Orthogonalises blocks of the columns of the parameters of `group` apart: the parts of fused projections, or the heads of attention projections. Momentum,
+    /// state files and everything that AdamW trains stay as they are.
+    ///
+    /// ```
+    /// use burn::module::ParamGroup;
+    /// use burn_muonclip::{ColumnBlocks, MuonClipConfig};
+    ///
+    /// let group = |pattern| ParamGroup::from_regex(pattern).unwrap();
+    /// let config = MuonClipConfig::new()
+    ///     .with_column_blocks(group(r"qkv\.weight$"), ColumnBlocks::Split(vec![64, 16, 16]))
+    ///     .with_column_blocks(group(r"[qkv]_proj\.weight$"), ColumnBlocks::Heads(4));
+    /// # assert_eq!(config.block_overrides.len(), 2);
+    /// ```
+    pub fn with_column_blocks(mut self, group: ParamGroup, blocks: ColumnBlocks) -> Self {
+        self.block_overrides.push(BlocksOverride { group, blocks });
+        self
+    }
+
     fn with_route(mut self, group: ParamGroup, route: Route) -> Self {
         self.overrides.push(RouteOverride { group, route });
         self
@@ -125,6 +150,7 @@ impl MuonClipConfig {
                 routes: &self.overrides,
                 weight_decay: self.weight_decay,
                 weight_decays: &self.weight_decay_overrides,
+                blocks: &self.block_overrides,
             },
         )
     }
@@ -138,7 +164,7 @@ impl MuonClipConfig {
     /// drops the states concerned. [`init_fused`](Self::init_fused) has none of these limits.
     ///
     /// # Panics
-    /// Panics if an override sends a parameter to Muon that is no matrix, and if
+    /// Panics if an override sends a parameter to Muon that is no matrix, if column blocks do not fit, and if
     /// [`max_grad_norm`](Self::max_grad_norm) is set.
     pub fn init<M: Module>(&self, module: &M) -> ModuleOptimizer {
         assert!(
@@ -153,15 +179,15 @@ impl MuonClipConfig {
             );
         }
         let mut optimizer = ModuleOptimizer::from(self.adamw());
-        for (weight_decay, paths) in plan.by_weight_decay(Route::AdamW) {
-            if weight_decay != self.weight_decay {
-                let adamw = self.adamw().with_weight_decay(weight_decay);
-                optimizer = optimizer.with_group(ParamGroup::from_paths(paths), adamw, None);
+        for alike in plan.alike(Route::AdamW) {
+            if alike.weight_decay != self.weight_decay {
+                let adamw = self.adamw().with_weight_decay(alike.weight_decay);
+                optimizer = optimizer.with_group(ParamGroup::from_paths(alike.paths), adamw, None);
             }
         }
-        for (weight_decay, paths) in plan.by_weight_decay(Route::Muon) {
-            let muon = self.muon(weight_decay);
-            optimizer = optimizer.with_group(ParamGroup::from_paths(paths), muon, None);
+        for alike in plan.alike(Route::Muon) {
+            let muon = self.muon(alike.weight_decay, alike.blocks.cloned());
+            optimizer = optimizer.with_group(ParamGroup::from_paths(alike.paths), muon, None);
         }
         optimizer
     }
@@ -169,7 +195,7 @@ impl MuonClipConfig {
     /// Builds [`MuonClip`], which sees the whole module in every step.
     ///
     /// # Panics
-    /// Panics if an override sends a parameter to Muon that is no matrix, and if
+    /// Panics if an override sends a parameter to Muon that is no matrix, if column blocks do not fit, and if
     /// [`max_grad_norm`](Self::max_grad_norm) is not positive.
     pub fn init_fused<M: Module>(&self, module: &M) -> MuonClip {
         if let Some(norm) = self.max_grad_norm {
@@ -180,7 +206,7 @@ impl MuonClipConfig {
         }
         MuonClip::new(
             self.checked_plan(module),
-            self.muon(self.weight_decay),
+            self.muon(self.weight_decay, None),
             self.adamw(),
             self.max_grad_norm,
         )
@@ -202,16 +228,23 @@ impl MuonClipConfig {
                 self.weight_decay_overrides[*i]
             );
         }
+        for i in plan.unmatched_blocks() {
+            log::warn!(
+                "column blocks {i} of MuonClipConfig match no parameter: {:?}",
+                self.block_overrides[*i]
+            );
+        }
         plan
     }
 
-    fn muon(&self, weight_decay: f32) -> Muon {
+    fn muon(&self, weight_decay: f32, blocks: Option<ColumnBlocks>) -> Muon {
         MuonConfig::new()
             .with_momentum(self.momentum)
             .with_nesterov(self.nesterov)
             .with_newton_schulz(self.newton_schulz.clone())
             .with_update_rms(self.update_rms)
             .with_weight_decay(weight_decay)
+            .with_column_blocks(blocks)
             .build()
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::column_blocks::ColumnBlocks;
 use crate::routing::Route;
 
 /// A parameter cannot be trained as asked.
@@ -18,6 +19,16 @@ pub enum PlanError {
         path: String,
         /// Its shape.
         shape: Vec<usize>,
+    },
+    /// Column blocks do not make up the parameter.
+    #[error("parameter `{path}` has shape {shape:?}, whose last axis is not made up by {blocks:?}")]
+    Blocks {
+        /// Path of the parameter.
+        path: String,
+        /// Its shape.
+        shape: Vec<usize>,
+        /// The blocks.
+        blocks: ColumnBlocks,
     },
 }
 

@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod adamw;
+mod column_blocks;
 mod config;
 mod error;
 mod fused;
@@ -12,6 +13,7 @@ mod precision;
 pub mod qk_clip;
 pub mod routing;
 
+pub use column_blocks::ColumnBlocks;
 pub use config::MuonClipConfig;
 pub use error::{PlanError, StateError};
 pub use fused::{GroupSummary, MuonClip, StepOutcome, StepReport, Summary};
@@ -22,4 +24,6 @@ pub use newton_schulz::{
     newton_schulz,
 };
 #[doc(no_inline)]
-pub use routing::{ParamEntry, ParamPlan, Reason, Route, RouteOverride, WeightDecayOverride};
+pub use routing::{
+    BlocksOverride, ParamEntry, ParamPlan, Reason, Route, RouteOverride, WeightDecayOverride,
+};

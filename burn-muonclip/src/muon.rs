@@ -4,6 +4,7 @@ use burn::config::Config;
 use burn::optim::{LearningRate, Optimizer, RecordState, StateSink, StateSource};
 use burn::tensor::{DType, Device, Tensor};
 
+use crate::column_blocks::ColumnBlocks;
 use crate::newton_schulz::{NewtonSchulzConfig, newton_schulz};
 use crate::precision::working_dtype;
 
@@ -27,6 +28,8 @@ pub struct MuonConfig {
     /// between 0.2 and 0.4, so 0.2 lets both share one learning rate.
     #[config(default = 0.2)]
     pub update_rms: f64,
+    /// The matrices that the parameter is taken for, side by side; `None` for one.
+    pub column_blocks: Option<ColumnBlocks>,
 }
 
 impl MuonConfig {
@@ -56,7 +59,7 @@ impl MuonConfig {
 /// stack are independent of each other. Momentum is kept in f32 for 16-bit parameters.
 ///
 /// # Panics
-/// [`step`](Optimizer::step) panics if the parameter's rank is neither 2 nor 3.
+/// [`step`](Optimizer::step) panics if the parameter's rank is neither 2 nor 3, or if column blocks do not fit it.
 #[derive(Clone, Debug)]
 pub struct Muon {
     config: MuonConfig,
@@ -162,7 +165,21 @@ impl Optimizer for Muon {
         let shape = grad.shape();
         let grad = to_working(grad);
         let (direction, momentum_buffer) = self.accumulate(grad, state.map(|s| s.momentum_buffer));
-        let update = self.orthogonalize(direction.reshape(stack)).reshape(shape);
+        let direction = direction.reshape(stack);
+        let update = match &self.config.column_blocks {
+            None => self.orthogonalize(direction),
+            Some(blocks) => {
+                let [_, n, m] = stack;
+                assert!(
+                    blocks.widths(m).is_some(),
+                    "Muon: {blocks:?} do not make up a parameter of shape {stack:?}"
+                );
+                let cut = blocks.cut(direction).into_iter();
+                let orthogonal = cut.map(|block| block_update(self.orthogonalize(block), [n, m]));
+                blocks.join(orthogonal.collect())
+            }
+        };
+        let update = update.reshape(shape);
         let tensor = self.apply(tensor, update, lr, self.config.weight_decay);
         (tensor, Some(MuonState { momentum_buffer }))
     }
@@ -171,6 +188,17 @@ impl Optimizer for Muon {
         MuonState {
             momentum_buffer: state.momentum_buffer.to_device(device),
         }
+    }
+}
+
+/// The orthogonalised block of a parameter `[n, m]`, so that the parameter's scale `sqrt(max(n, m))` gives it its own.
+pub(crate) fn block_update(block: Tensor<3>, [n, m]: [usize; 2]) -> Tensor<3> {
+    let [_, _, width] = block.dims();
+    let scale = (n.max(width) as f64 / n.max(m) as f64).sqrt();
+    if scale == 1.0 {
+        block
+    } else {
+        block.mul_scalar(scale)
     }
 }
 

@@ -18,8 +18,9 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
 use burn::data::dataset::InMemDataset;
 use burn::lr_scheduler::cosine::CosineAnnealingLrSchedulerConfig;
+use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
-use burn::optim::{AdamWConfig, ModuleOptimizer};
+use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::Device;
 use burn::train::metric::{LearningRateMetric, LossMetric, PerplexityMetric};
 use burn::train::{
@@ -28,6 +29,7 @@ use burn::train::{
 };
 use burn_kimi_model::Decoder;
 use burn_muonclip::MuonClipConfig;
+use burn_muonclip::qk_clip::{QkClip, QkClipConfig};
 
 use crate::text::{Batch, evaluation_windows, load_and_split};
 use crate::train::{
@@ -96,12 +98,19 @@ impl SupervisedSettings {
 #[derive(Module, Debug)]
 pub struct LanguageModel {
     decoder: Decoder,
+    /// Not a part of the model: it clips attention logits behind every step.
+    #[module(skip)]
+    qk_clip: Option<QkClip>,
 }
 
 impl LanguageModel {
     /// Predicts every next token of a batch.
     pub fn forward_batch(&self, batch: Batch) -> SequenceOutput {
-        let logits = self.decoder.forward(batch.inputs);
+        // Without autodiff nothing is recorded, so validation does not count.
+        let logits = match &self.qk_clip {
+            Some(qk_clip) => self.decoder.forward_watched(batch.inputs, qk_clip),
+            None => self.decoder.forward(batch.inputs),
+        };
         let loss = cross_entropy(logits.clone(), batch.targets.clone());
         SequenceOutput::new(loss, logits, None, batch.targets)
     }
@@ -114,6 +123,20 @@ impl TrainStep for LanguageModel {
     fn step(&self, batch: Batch) -> TrainOutput<SequenceOutput> {
         let output = self.forward_batch(batch);
         TrainOutput::new(self, output.loss.backward(), output)
+    }
+
+    fn optimize(
+        self,
+        optimizer: &mut ModuleOptimizer,
+        lr: ModuleLearningRate,
+        grads: GradientsParams,
+    ) -> Self {
+        let qk_clip = self.qk_clip.clone();
+        let model = optimizer.step(lr, self, grads);
+        match qk_clip {
+            Some(qk_clip) => qk_clip.apply(model),
+            None => model,
+        }
     }
 }
 
@@ -148,8 +171,14 @@ pub fn train(settings: &SupervisedSettings) -> Result<LearningResult<LanguageMod
     let device = settings.device.open()?.autodiff();
     let (train_loader, valid_loader) = data_loaders(settings)?;
     device.seed(settings.seed);
+    let decoder = decoder.init(&device);
+    let qk_clip = match settings.optimizer {
+        OptimizerKind::MuonClip => Some(decoder.qk_clip(&QkClipConfig::new())),
+        OptimizerKind::AdamW => None,
+    };
     let model = LanguageModel {
-        decoder: decoder.init(&device),
+        decoder,
+        qk_clip: qk_clip.map(|clip| clip.expect("the defaults are in range")),
     };
     let optimizer = optimizer(settings, &model);
     // A short text has fewer windows than were asked for.

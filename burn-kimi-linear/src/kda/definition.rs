@@ -25,9 +25,9 @@ pub(super) struct KdaTensors<B: Backend> {
     pub(super) g: FloatTensor<B>,
     /// `[B, T, HV]`: write strength, or the projection that becomes it.
     pub(super) beta: FloatTensor<B>,
-    /// `[HV]`, `f32`; zeros where the plan does not prepare.
+    /// `[HV]`, `f32`; anything where the plan does not prepare.
     pub(super) a_log: FloatTensor<B>,
-    /// `[HV, K]`, `f32`; zeros where the plan does not prepare.
+    /// `[HV, K]`, `f32`; anything where the plan does not prepare.
     pub(super) dt_bias: FloatTensor<B>,
     /// `[S, HV, K, V]`, `f32`: one memory a slot.
     pub(super) state: FloatTensor<B>,

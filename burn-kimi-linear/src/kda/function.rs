@@ -10,14 +10,14 @@ use super::{KdaOptions, KdaPath, KdaState, primitive};
 /// is empty and the state comes back as it went in (an empty batch likewise), with `T = 1` this is a decode step. A missing `initial_state`
 /// is an empty memory. Both results are differentiable with respect to every input and the initial state.
 ///
-/// Inputs may be stored in half precision; decay, accumulation and state are `f32` (`f64` if `v` is), and `o` has
-/// the dtype of `v`. Where several sequences share a batch ([`KdaOptions::with_lengths`],
+/// Inputs may be stored in half precision, each in a dtype of its own; decay, accumulation and state are `f32`, and `o` has
+/// the dtype of `v`. With inputs in `f64`, which all must be then, everything is `f64`. Where several sequences share a batch ([`KdaOptions::with_lengths`],
 /// [`KdaOptions::with_cumulative_lengths`]) the state has a slot for each, `[N, HV, K, V]`.
 ///
 /// # Panics
 ///
-/// If a tensor has another shape or device than the others imply, `HV` is not a multiple of `H`, a width is 0, or the options do not
-/// fit the tensors.
+/// If a tensor has another shape or device than the others imply, some inputs are `f64` and others not, the state is not stored in the
+/// dtype above, `HV` is not a multiple of `H`, a width is 0, or the options do not fit the tensors.
 pub fn kda(
     q: Tensor<4>,
     k: Tensor<4>,

@@ -1,4 +1,4 @@
-use burn::tensor::{Tensor, activation::sigmoid, assert_shape};
+use burn::tensor::{DType, Tensor, activation::sigmoid, assert_shape};
 use serde::{Deserialize, Serialize};
 
 use burn_kimi_kernels::precision::compute_dtype;
@@ -16,12 +16,13 @@ pub enum ForgetGate {
 impl ForgetGate {
     /// # Panics
     ///
-    /// If a lower bound is not a negative number.
-    pub(super) fn check(self) {
+    /// If a lower bound, which the message calls `name`, is not negative and finite in `f32`, which kernels compute in.
+    pub(crate) fn check_bound(self, name: &str) {
         if let Self::LowerBound(bound) = self {
+            let held = bound as f32;
             assert!(
-                bound < 0.0 && bound.is_finite(),
-                "kda_gate: the lower bound must be a negative number, got {bound}"
+                held < 0.0 && held.is_finite(),
+                "{name} must be a negative number, got {bound:?}, which is {held:?} in f32"
             );
         }
     }
@@ -45,7 +46,7 @@ pub fn kda_gate(
     dt_bias: Tensor<2>,
     gate: ForgetGate,
 ) -> Tensor<4> {
-    gate.check();
+    gate.check_bound("kda_gate: the lower bound");
     let [_, _, heads, key_dim] = x.dims();
     assert_shape!(dt_bias, [heads, key_dim]);
     let dtype = compute_dtype(x.dtype());
@@ -78,6 +79,19 @@ pub fn kda_gate(
 fn softplus(x: Tensor<4>) -> Tensor<4> {
     const LINEAR_ABOVE: f64 = 20.0;
     let linear = x.clone().greater_elem(LINEAR_ABOVE);
-    let curved = x.clone().clamp_max(LINEAR_ABOVE).exp().log1p();
-    curved.mask_where(linear, x)
+    let e = x.clone().clamp_max(LINEAR_ABOVE).exp();
+    log1p(e).mask_where(linear, x)
+}
+
+/// `log(1 + e)` of positive numbers. On WebGPU `log1p` is the logarithm of a rounded sum, which loses the digits of a small `e`; four terms of its series do not.
+fn log1p(e: Tensor<4>) -> Tensor<4> {
+    const SERIES_BELOW: f64 = 0.01;
+    let whole = e.clone().log1p();
+    if e.dtype() == DType::F64 {
+        return whole;
+    }
+    let small = e.clone().lower_elem(SERIES_BELOW);
+    let series = (e.clone() * -0.25 + 1.0 / 3.0) * e.clone();
+    let series = ((series * -1.0 + 0.5) * e.clone() * -1.0 + 1.0) * e;
+    whole.mask_where(small, series)
 }

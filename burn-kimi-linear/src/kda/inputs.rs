@@ -20,7 +20,7 @@ pub(super) struct KdaInputs {
     pub a_log: Option<Tensor<1>>,
     /// `[HV, K]`; `None` where there is nothing to prepare.
     pub dt_bias: Option<Tensor<2>>,
-    /// `[S, HV, K, V]`, in the dtype to compute in.
+    /// `[S, HV, K, V]`, in the dtype that is computed in: `f32`, or `f64` if all of the above are.
     pub state: Tensor<4>,
     pub plan: KdaPlan,
 }
@@ -28,7 +28,8 @@ pub(super) struct KdaInputs {
 impl KdaInputs {
     /// # Panics
     ///
-    /// With the name of the tensor and both shapes, if one does not fit the others; and on options that do not fit the tensors.
+    /// With the name of the tensor, what it is and what it should be, if one does not fit the others; and on options that do not fit
+    /// the tensors.
     pub(super) fn new(
         [q, k, v, g]: [Tensor<4>; 4],
         beta: Tensor<3>,
@@ -36,33 +37,14 @@ impl KdaInputs {
         preparation: Preparation,
         options: &KdaOptions,
     ) -> Self {
-        let [batch, tokens, heads, key_dim] = q.dims();
+        let gates = match preparation {
+            Preparation::None => ["g", "beta"],
+            Preparation::Projections { .. } => ["decay", "write"],
+        };
+        check_tokens([&q, &k, &v, &g], &beta, gates);
+        let [batch, tokens, _, key_dim] = q.dims();
         let [_, _, value_heads, value_dim] = v.dims();
-        check_shape("k", k.dims(), [batch, tokens, heads, key_dim]);
-        check_shape("v", v.dims(), [batch, tokens, value_heads, value_dim]);
-        assert!(
-            heads > 0 && value_heads > 0 && value_heads.is_multiple_of(heads),
-            "kda: v has {value_heads} heads, which is not a multiple of the {heads} heads of q and k"
-        );
-        assert!(
-            key_dim > 0 && value_dim > 0,
-            "kda: heads must have a width, got K = {key_dim} and V = {value_dim}"
-        );
-        check_shape("g", g.dims(), [batch, tokens, value_heads, key_dim]);
-        check_shape("beta", beta.dims(), [batch, tokens, value_heads]);
-        check_float("v", v.dtype());
-        let device = v.device();
-        for (name, other, dtype) in [
-            ("q", q.device(), q.dtype()),
-            ("k", k.device(), k.dtype()),
-            ("g", g.device(), g.dtype()),
-            ("beta", beta.device(), beta.dtype()),
-        ] {
-            check_device(name, &other, &device);
-            check_float(name, dtype);
-        }
-
-        let dtype = compute_dtype(v.dtype());
+        let (device, dtype) = (v.device(), compute_dtype(v.dtype()));
         let given = initial_state.map(KdaState::into_key_value);
         let slots = given.as_ref().map(|state| state.dims()[0]);
         let (sequences, slots) = options.sequences([batch, tokens], slots);
@@ -71,15 +53,16 @@ impl KdaInputs {
                 let wanted = [slots, value_heads, key_dim, value_dim];
                 check_shape("initial_state", state.dims(), wanted);
                 check_device("initial_state", &state.device(), &device);
-                state.cast(dtype)
+                assert!(
+                    state.dtype() == dtype,
+                    "kda: initial_state is stored as {:?}, which should be {dtype:?}, as v is {:?}",
+                    state.dtype(),
+                    v.dtype()
+                );
+                state
             }
             None => Tensor::zeros([slots, value_heads, key_dim, value_dim], (&device, dtype)),
         };
-        let scale = options.scale_for(key_dim);
-        assert!(
-            scale.is_finite(),
-            "kda: the scale must be a number, got {scale}"
-        );
         Self {
             q,
             k,
@@ -90,7 +73,7 @@ impl KdaInputs {
             dt_bias: None,
             state,
             plan: KdaPlan {
-                scale,
+                scale: options.scale_for(key_dim),
                 chunk_size: options.chunk_size(),
                 preparation,
                 sequences,
@@ -103,10 +86,10 @@ impl KdaInputs {
         let [_, _, value_heads, key_dim] = self.g.dims();
         if let Some(a_log) = &a_log {
             check_shape("a_log", a_log.dims(), [value_heads]);
-            check_device("a_log", &a_log.device(), &self.v.device());
+            check_beside("a_log", (a_log.device(), a_log.dtype()), &self.v);
         }
         check_shape("dt_bias", dt_bias.dims(), [value_heads, key_dim]);
-        check_device("dt_bias", &dt_bias.device(), &self.v.device());
+        check_beside("dt_bias", (dt_bias.device(), dt_bias.dtype()), &self.v);
         self.a_log = a_log;
         self.dt_bias = Some(dt_bias);
         self
@@ -134,6 +117,50 @@ impl KdaInputs {
     pub(super) fn is_empty(&self) -> bool {
         self.plan.sequences.iter().all(|sequence| sequence.len == 0)
     }
+}
+
+/// Checks the tensors that have a row a token against each other; the last two go by the names in `gates`.
+///
+/// # Panics
+///
+/// With the name of the tensor, what it is and what it should be.
+pub(super) fn check_tokens([q, k, v, g]: [&Tensor<4>; 4], beta: &Tensor<3>, gates: [&str; 2]) {
+    let [batch, tokens, heads, key_dim] = q.dims();
+    let [_, _, value_heads, value_dim] = v.dims();
+    check_shape("k", k.dims(), [batch, tokens, heads, key_dim]);
+    check_shape("v", v.dims(), [batch, tokens, value_heads, value_dim]);
+    assert!(
+        heads > 0 && value_heads > 0 && value_heads.is_multiple_of(heads),
+        "kda: v has {value_heads} heads, which is not a multiple of the {heads} heads of q and k"
+    );
+    assert!(
+        key_dim > 0 && value_dim > 0,
+        "kda: heads must have a width, got K = {key_dim} and V = {value_dim}"
+    );
+    let [g_name, beta_name] = gates;
+    check_shape(g_name, g.dims(), [batch, tokens, value_heads, key_dim]);
+    check_shape(beta_name, beta.dims(), [batch, tokens, value_heads]);
+    check_float("v", v.dtype());
+    for (name, other) in [
+        ("q", (q.device(), q.dtype())),
+        ("k", (k.device(), k.dtype())),
+        (g_name, (g.device(), g.dtype())),
+        (beta_name, (beta.device(), beta.dtype())),
+    ] {
+        check_beside(name, other, v);
+    }
+}
+
+/// Checks that a tensor is where `v` is, and may be computed with together with it: every tensor may have its own storage, which is
+/// widened to `f32`, but `f64` would lose digits there.
+fn check_beside(name: &str, (device, dtype): (Device, DType), v: &Tensor<4>) {
+    check_device(name, &device, &v.device());
+    check_float(name, dtype);
+    assert!(
+        compute_dtype(dtype) == compute_dtype(v.dtype()),
+        "kda: {name} is stored as {dtype:?}, but v as {:?}: either all tensors are F64, or none",
+        v.dtype()
+    );
 }
 
 fn check_shape<const D: usize>(name: &str, shape: [usize; D], wanted: [usize; D]) {

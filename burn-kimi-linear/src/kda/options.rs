@@ -7,6 +7,9 @@ use super::plan::Sequence;
 /// and 64.
 const DEFAULT_CHUNK_SIZE: usize = 16;
 
+/// The longest chunk. What is held of every chunk grows with the square of its length, and long before this it is slower.
+const MAX_CHUNK_SIZE: usize = 1024;
+
 /// Settings of the [`kda`](super::kda) operator.
 #[derive(Clone, Debug, Default)]
 pub struct KdaOptions {
@@ -35,21 +38,33 @@ impl KdaOptions {
         Self::default()
     }
 
-    /// Multiplies the queries by `scale` instead of `K^-1/2`.
+    /// Multiplies the queries by `scale` instead of `K^-1/2`. It may be 0 or negative.
+    ///
+    /// # Panics
+    ///
+    /// If `scale` is no number that `f32` can hold.
     pub fn with_scale(mut self, scale: f64) -> Self {
+        assert!(
+            (scale as f32).is_finite(),
+            "KdaOptions: scale must be a number that f32 can hold, got {scale:?}"
+        );
         self.scale = Some(scale);
         self
     }
 
-    /// Works in chunks of `chunk_size` tokens, a power of two from 2. The result does not depend on it beyond rounding.
+    /// Works in chunks of `chunk_size` tokens, a power of two from 2 to 1024. The result does not depend on it beyond rounding.
     ///
     /// # Panics
     ///
-    /// If `chunk_size` is not a power of two, or below 2.
+    /// If `chunk_size` is not a power of two, below 2 or above 1024.
     pub fn with_chunk_size(mut self, chunk_size: usize) -> Self {
         assert!(
             chunk_size >= 2 && chunk_size.is_power_of_two(),
             "KdaOptions: chunk_size must be a power of two and at least 2, got {chunk_size}"
+        );
+        assert!(
+            chunk_size <= MAX_CHUNK_SIZE,
+            "KdaOptions: chunk_size must be at most {MAX_CHUNK_SIZE}, got {chunk_size}"
         );
         self.chunk_size = Some(chunk_size);
         self
@@ -80,6 +95,23 @@ impl KdaOptions {
     pub fn with_path(mut self, path: KdaPath) -> Self {
         self.path = Some(path);
         self
+    }
+
+    /// Checks that every row is one sequence with the state of its row, as it must be where rows are cut into parts.
+    ///
+    /// # Panics
+    ///
+    /// With the name of the option that says otherwise.
+    pub(super) fn check_whole_rows(&self, operator: &str) {
+        let option = match (&self.lengths, &self.slots) {
+            (Lengths::PerRow(_), _) => "with_lengths",
+            (Lengths::Cumulative(_), _) => "with_cumulative_lengths",
+            (Lengths::Full, Some(_)) => "with_slots",
+            (Lengths::Full, None) => return,
+        };
+        panic!(
+            "{operator}: every row must be one whole sequence with a state of its own, but the options were given `{option}`"
+        );
     }
 
     pub(super) fn scale_for(&self, key_dim: usize) -> f64 {

@@ -21,6 +21,8 @@ pub struct KdaProjections {
 }
 
 /// The forget gate of a layer and its parameters, and the range of the write strength.
+///
+/// Like the projections, parameters may be stored in half precision and are computed with in `f32`; in `f64` exactly where `v` is.
 #[derive(Clone, Debug)]
 pub struct KdaGate {
     /// Which function.
@@ -40,7 +42,7 @@ pub struct KdaGate {
 ///
 /// # Panics
 ///
-/// As [`kda`](super::kda), and if a lower bound is not a negative number.
+/// As [`kda`](super::kda), and if a lower bound is not a negative number that `f32` can hold.
 pub fn kda_projected(
     projections: KdaProjections,
     gate: KdaGate,
@@ -59,7 +61,7 @@ pub(super) fn prepare_inputs(
     initial_state: Option<KdaState>,
     options: &KdaOptions,
 ) -> KdaInputs {
-    gate.gate.check();
+    gate.gate.check_bound("kda: the lower bound");
     let KdaProjections {
         q,
         k,

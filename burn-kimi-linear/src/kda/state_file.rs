@@ -51,12 +51,50 @@ pub enum StateBytesError {
         /// The dtype in the file.
         found: String,
     },
+    /// A tensor is stored in a dtype that the device does not have.
+    #[error("the tensor `{tensor}` is stored as {dtype:?}, which {device} does not support")]
+    Device {
+        /// Its name.
+        tensor: String,
+        /// The dtype in the file.
+        dtype: DType,
+        /// The device.
+        device: String,
+    },
+    /// A tensor claims to be larger than any memory, with an axis of 0 to hide it.
+    #[error("the tensor `{tensor}` has the shape {found:?}, which no memory could hold")]
+    Size {
+        /// Its name.
+        tensor: String,
+        /// The shape in the file.
+        found: Vec<usize>,
+    },
+    /// A tensor belongs to another number of sequences than the memory.
+    #[error("the tensor `{tensor}` is of {found} sequences, but `memory` is of {expected}")]
+    Batch {
+        /// Its name.
+        tensor: String,
+        /// The number of sequences of the memory.
+        expected: usize,
+        /// Its own.
+        found: usize,
+    },
 }
 
-/// Named tensors as bytes.
-pub(crate) fn write(tensors: Vec<(&str, TensorData)>) -> Vec<u8> {
-    let views = tensors.iter().map(|(name, data)| {
-        let dtype = file_dtype(data.dtype()).expect("states are stored as plain floats");
+/// Named tensors as bytes, each in one of the dtypes that [`Reader::tensor`] is given for it.
+///
+/// # Panics
+///
+/// If a tensor is stored in another dtype.
+pub(crate) fn write(tensors: Vec<(&str, &[DType], TensorData)>) -> Vec<u8> {
+    let views = tensors.iter().map(|(name, dtypes, data)| {
+        let dtype = file_dtype(data.dtype()).filter(|dtype| one_of(dtypes, *dtype).is_some());
+        let dtype = dtype.unwrap_or_else(|| {
+            panic!(
+                "the tensor `{name}` is stored as {:?}, which its part of a state never is",
+                data.dtype()
+            )
+        });
         let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
         (*name, view.expect("a tensor's bytes have its size"))
     });
@@ -90,7 +128,7 @@ impl<'a> Reader<'a> {
         Ok(Self { tensors })
     }
 
-    /// A tensor by its name, in one of the given dtypes.
+    /// A tensor by its name, in one of the given dtypes. Nothing is allocated for a shape that the bytes do not fill.
     pub(crate) fn tensor<const D: usize>(
         &self,
         name: &str,
@@ -108,19 +146,43 @@ impl<'a> Reader<'a> {
                 found: shape,
             });
         }
-        let dtype = dtypes
-            .iter()
-            .find(|dtype| file_dtype(**dtype) == Some(view.dtype()));
-        let Some(&dtype) = dtype else {
+        let Some(dtype) = one_of(dtypes, view.dtype()) else {
             let found = format!("{:?}", view.dtype());
             return Err(StateBytesError::Dtype {
                 tensor: tensor(),
                 found,
             });
         };
+        if !is_countable(&shape, dtype) {
+            return Err(StateBytesError::Size {
+                tensor: tensor(),
+                found: shape,
+            });
+        }
+        if !device.supports_dtype(dtype) {
+            return Err(StateBytesError::Device {
+                tensor: tensor(),
+                dtype,
+                device: format!("{device:?}"),
+            });
+        }
         let data = TensorData::from_bytes_vec(view.data().to_vec(), shape, dtype);
         Ok(Tensor::from_data(data, (device, dtype)))
     }
+}
+
+/// The one of `dtypes` that is stored as `found`.
+fn one_of(dtypes: &[DType], found: Dtype) -> Option<DType> {
+    let mut dtypes = dtypes.iter().copied();
+    dtypes.find(|dtype| file_dtype(*dtype) == Some(found))
+}
+
+/// Whether the strides of a shape can be counted in bytes. The format only sees to it that the product of the axes can, which is 0 with a 0
+/// before factors that overflow.
+fn is_countable(shape: &[usize], dtype: DType) -> bool {
+    let mut axes = shape.iter().copied().filter(|axis| *axis > 0);
+    let bytes = axes.try_fold(dtype.size(), usize::checked_mul);
+    bytes.is_some_and(|bytes| bytes <= isize::MAX as usize)
 }
 
 fn file_dtype(dtype: DType) -> Option<Dtype> {

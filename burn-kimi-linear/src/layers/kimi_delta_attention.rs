@@ -2,6 +2,7 @@ use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Device, Distribution, Tensor, assert_shape};
+use burn_kimi_kernels::precision::compute_dtype;
 
 use super::projection::projection;
 use super::{
@@ -43,7 +44,7 @@ impl KimiDeltaAttentionConfig {
     ///
     /// # Panics
     ///
-    /// If the value heads are not a multiple of the heads.
+    /// If the value heads are not a multiple of the heads, or a lower bound of the gate is not a negative number that `f32` can hold.
     pub fn init(&self, device: &Device) -> KimiDeltaAttention {
         let value_heads = self.num_value_heads.unwrap_or(self.num_heads);
         let value_head_dim = self.value_head_dim.unwrap_or(self.head_dim);
@@ -52,6 +53,8 @@ impl KimiDeltaAttentionConfig {
             "KimiDeltaAttention: {value_heads} value heads are not a multiple of {} heads",
             self.num_heads
         );
+        self.gate
+            .check_bound("KimiDeltaAttention: the lower bound of `gate`");
         let key_width = self.num_heads * self.head_dim;
         let gate_width = value_heads * self.head_dim;
         let value_width = value_heads * value_head_dim;
@@ -139,7 +142,8 @@ impl KimiDeltaAttention {
     ///
     /// # Panics
     ///
-    /// If the last axis of `x` is not `d_model`, or `state` belongs to another batch or layer shape.
+    /// If the last axis of `x` is not `d_model`, or `state` belongs to another batch or layer shape, or its memory is not `f32` (`f64`
+    /// where `x` is).
     pub fn forward_with_state(
         &self,
         x: Tensor<3>,
@@ -216,8 +220,9 @@ impl KimiDeltaAttention {
             let shape = [batch, kernel_size - 1, channels];
             Tensor::zeros(shape, (&x.device(), x.dtype()))
         };
+        let memory = Tensor::zeros(dims, (&x.device(), compute_dtype(x.dtype())));
         KimiDeltaAttentionState {
-            memory: KdaState::zeros(dims, &x.device()),
+            memory: KdaState::from_key_value(memory),
             windows: [&self.q_conv1d, &self.k_conv1d, &self.v_conv1d].map(window),
         }
     }

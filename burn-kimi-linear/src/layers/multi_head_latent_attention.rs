@@ -66,8 +66,10 @@ pub struct MultiHeadLatentAttention {
     pub kv_b_proj: Linear,
     /// `[H * v, d_model]`.
     pub o_proj: Linear,
-    num_heads: usize,
-    qk_nope_head_dim: usize,
+    /// Heads.
+    pub num_heads: usize,
+    /// Width of a head's own part of queries and keys.
+    pub qk_nope_head_dim: usize,
 }
 
 /// What a [`MultiHeadLatentAttention`] layer remembers: `latent + rope` values a token.
@@ -119,6 +121,22 @@ impl MultiHeadLatentAttention {
         x: Tensor<3>,
         past: Option<MultiHeadLatentAttentionState>,
     ) -> (Tensor<3>, MultiHeadLatentAttentionState) {
+        self.forward_observed(x, past, |_, _| {})
+    }
+
+    /// Like [`forward_with_state`](Self::forward_with_state), and shows the queries `[B, H, T, nope + rope]` and keys `[B, H, S, nope + rope]` to `observe`, from
+    /// which it computes its logits: scaled by `1 / sqrt(nope + rope)`, with the last query seeing all keys and every one before it one key less. For what watches
+    /// logits, as QK-Clip does. Without tokens nothing is shown.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward_with_state`](Self::forward_with_state).
+    pub fn forward_observed(
+        &self,
+        x: Tensor<3>,
+        past: Option<MultiHeadLatentAttentionState>,
+        observe: impl FnOnce(&Tensor<4>, &Tensor<4>),
+    ) -> (Tensor<3>, MultiHeadLatentAttentionState) {
         let [batch, tokens, _] = x.dims();
         let [d_model, query_width] = self.q_proj.weight.dims();
         let [latent_dim, _] = self.kv_b_proj.weight.dims();
@@ -148,6 +166,7 @@ impl MultiHeadLatentAttention {
         };
         let state = state.after(past);
         let (k, v) = self.keys_and_values(&state);
+        observe(&q, &k);
         let o = causal_attention(q, k, v);
         let width = o.dims()[1] * o.dims()[3];
         let o = o.swap_dims(1, 2).reshape([batch, tokens, width]);

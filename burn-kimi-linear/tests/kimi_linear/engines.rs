@@ -21,6 +21,16 @@ impl Engine {
         self.path == KdaPath::Kernel
     }
 
+    /// Every key width and chunk is a kernel to compile there, and on software Vulkan all of it is slow: tests take fewer cases.
+    pub(crate) fn is_gpu(&self) -> bool {
+        self.name == "wgpu"
+    }
+
+    /// The chunk sizes that make a difference: GPU kernels work in 16 tokens at most, so behind the first there is nothing new.
+    pub(crate) fn chunk_sizes<'a>(&self, all: &'a [usize]) -> &'a [usize] {
+        if self.is_gpu() { &all[..1] } else { all }
+    }
+
     pub(crate) fn supports(&self, dtype: DType) -> bool {
         self.device.supports_dtype(dtype)
     }

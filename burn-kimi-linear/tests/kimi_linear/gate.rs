@@ -2,6 +2,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use burn_kimi_linear::{ForgetGate, kda_gate};
 
 use crate::closeness::{assert_close, values};
+use crate::engines::kernels;
 use crate::kda_cases::Numbers;
 
 const SHAPE: [usize; 4] = [2, 5, 3, 4];
@@ -60,17 +61,17 @@ impl Inputs {
 
 #[test]
 fn both_gates_match_their_formula_at_any_amplitude() {
-    for gate in GATES {
-        for amplitude in [0.0, 0.1, 3.0, 30.0, 300.0] {
-            let inputs = Inputs::new(amplitude);
-            let (x, a_log, dt_bias) = inputs.tensors((&Device::flex(), DType::F32));
-            let got = values(kda_gate(x, Some(a_log), dt_bias, gate));
-            assert_close(
-                &format!("{gate:?} x {amplitude}"),
-                &got,
-                &inputs.formula(gate),
-                1e-6,
-            );
+    for engine in kernels() {
+        // Exponential and logarithm of software Vulkan are polynomials.
+        let tolerance = if engine.is_gpu() { 1e-5 } else { 1e-6 };
+        for gate in GATES {
+            for amplitude in [0.0, 0.1, 3.0, 30.0, 300.0] {
+                let inputs = Inputs::new(amplitude);
+                let (x, a_log, dt_bias) = inputs.tensors((&engine.device, DType::F32));
+                let got = values(kda_gate(x, Some(a_log), dt_bias, gate));
+                let what = format!("{gate:?} x {amplitude} on {}", engine.name);
+                assert_close(&what, &got, &inputs.formula(gate), tolerance);
+            }
         }
     }
 }
@@ -78,49 +79,56 @@ fn both_gates_match_their_formula_at_any_amplitude() {
 /// `log(1 + exp(x))` rounds to zero there, and the gate would be stuck without a gradient.
 #[test]
 fn a_very_negative_projection_still_decays() {
-    let device = Device::flex();
-    let x = Tensor::<4>::full([1, 1, 1, 1], -30.0, &device);
-    let g = kda_gate(
-        x,
-        None,
-        Tensor::zeros([1, 1], &device),
-        ForgetGate::Softplus,
-    );
-    let want = -(-30f64).exp();
-    assert_close("g", &values(g), &[want], 1e-6);
+    for engine in kernels() {
+        for x in [-10f64, -30.0] {
+            let device = &engine.device;
+            let g = kda_gate(
+                Tensor::<4>::full([1, 1, 1, 1], x, device),
+                None,
+                Tensor::zeros([1, 1], device),
+                ForgetGate::Softplus,
+            );
+            let want = -x.exp().ln_1p();
+            assert_close(engine.name, &values(g), &[want], 1e-5);
+        }
+    }
 }
 
 #[test]
 fn missing_a_log_is_a_rate_of_one() {
-    for gate in GATES {
-        let inputs = Inputs::new(1.0);
-        let (x, a_log, dt_bias) = inputs.tensors((&Device::flex(), DType::F32));
-        let with = kda_gate(x.clone(), Some(a_log.zeros_like()), dt_bias.clone(), gate);
-        let without = kda_gate(x, None, dt_bias, gate);
-        assert_eq!(with.into_data(), without.into_data());
+    for engine in kernels() {
+        for gate in GATES {
+            let inputs = Inputs::new(1.0);
+            let (x, a_log, dt_bias) = inputs.tensors((&engine.device, DType::F32));
+            let with = kda_gate(x.clone(), Some(a_log.zeros_like()), dt_bias.clone(), gate);
+            let without = kda_gate(x, None, dt_bias, gate);
+            assert_eq!(with.into_data(), without.into_data(), "{}", engine.name);
+        }
     }
 }
 
 /// A checkpoint trained with one gate repeats itself under the other: they are not a function and its clamp.
 #[test]
 fn the_gates_are_different_functions() {
-    let device = Device::flex();
-    let at = |gate| {
-        let x = Tensor::<4>::zeros([1, 1, 1, 1], &device);
-        values(kda_gate(x, None, Tensor::zeros([1, 1], &device), gate))[0]
-    };
-    assert_close(
-        "softplus",
-        &[at(ForgetGate::Softplus)],
-        &[-std::f64::consts::LN_2],
-        1e-6,
-    );
-    assert_close(
-        "bounded",
-        &[at(ForgetGate::LowerBound(-5.0))],
-        &[-2.5],
-        1e-6,
-    );
+    for engine in kernels() {
+        let device = &engine.device;
+        let at = |gate| {
+            let x = Tensor::<4>::zeros([1, 1, 1, 1], device);
+            values(kda_gate(x, None, Tensor::zeros([1, 1], device), gate))[0]
+        };
+        assert_close(
+            "softplus",
+            &[at(ForgetGate::Softplus)],
+            &[-std::f64::consts::LN_2],
+            1e-6,
+        );
+        assert_close(
+            "bounded",
+            &[at(ForgetGate::LowerBound(-5.0))],
+            &[-2.5],
+            1e-6,
+        );
+    }
 }
 
 #[test]
@@ -140,19 +148,6 @@ fn gradients_match_finite_differences() {
                 .sum()
         };
 
-        let device = Device::flex().autodiff();
-        let (x, a_log, dt_bias) = inputs.tensors((&device, DType::F64));
-        let (x, a_log, dt_bias) = (
-            x.require_grad(),
-            a_log.require_grad(),
-            dt_bias.require_grad(),
-        );
-        let g = kda_gate(x.clone(), Some(a_log.clone()), dt_bias.clone(), gate);
-        let weighting = TensorData::new(weights.clone(), SHAPE);
-        let grads = (g * Tensor::from_data(weighting, (&device, DType::F64)))
-            .sum()
-            .backward();
-
         let mut differences = |select: fn(&mut Inputs) -> &mut Vec<f64>| -> Vec<f64> {
             (0..select(&mut inputs).len())
                 .map(|at| {
@@ -166,24 +161,40 @@ fn gradients_match_finite_differences() {
                 })
                 .collect()
         };
-        assert_close(
-            "dx",
-            &values(x.grad(&grads).unwrap()),
-            &differences(|i| &mut i.x),
-            1e-7,
-        );
-        assert_close(
-            "dA_log",
-            &values(a_log.grad(&grads).unwrap()),
-            &differences(|i| &mut i.a_log),
-            1e-7,
-        );
-        assert_close(
-            "ddt_bias",
-            &values(dt_bias.grad(&grads).unwrap()),
-            &differences(|i| &mut i.dt_bias),
-            1e-7,
-        );
+        let want = [
+            differences(|i| &mut i.x),
+            differences(|i| &mut i.a_log),
+            differences(|i| &mut i.dt_bias),
+        ];
+
+        let exact = ("f64", Device::flex(), DType::F64, 1e-7);
+        let single = kernels().into_iter().map(|engine| {
+            let tolerance = if engine.is_gpu() { 5e-5 } else { 1e-5 };
+            (engine.name, engine.device, DType::F32, tolerance)
+        });
+        for (on, device, dtype, tolerance) in single.chain([exact]) {
+            let device = device.autodiff();
+            let (x, a_log, dt_bias) = inputs.tensors((&device, dtype));
+            let (x, a_log, dt_bias) = (
+                x.require_grad(),
+                a_log.require_grad(),
+                dt_bias.require_grad(),
+            );
+            let g = kda_gate(x.clone(), Some(a_log.clone()), dt_bias.clone(), gate);
+            let weighting = TensorData::new(weights.clone(), SHAPE);
+            let grads = (g * Tensor::from_data(weighting, (&device, dtype)))
+                .sum()
+                .backward();
+            let got = [
+                values(x.grad(&grads).unwrap()),
+                values(a_log.grad(&grads).unwrap()),
+                values(dt_bias.grad(&grads).unwrap()),
+            ];
+            for ((name, got), want) in ["dx", "dA_log", "ddt_bias"].iter().zip(&got).zip(&want) {
+                let what = format!("{name} of {gate:?} on {on}");
+                assert_close(&what, got, want, tolerance);
+            }
+        }
     }
 }
 

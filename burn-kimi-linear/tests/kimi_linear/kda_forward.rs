@@ -1,9 +1,11 @@
-use burn::tensor::{DType, Device};
+use burn::tensor::{DType, Device, Tensor};
 use burn_kimi_linear::{KdaOptions, KdaState, kda, kda::kda_reference};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 use crate::closeness::{assert_close, relative_rms, values};
-use crate::kda_cases::{Gates, Keys, Tensors, inputs, options, run};
+use crate::engines::kernels;
+use crate::kda_cases::{Gates, Keys, Tensors, inputs, options, run, with_other_tokens};
 use crate::kda_oracle::{Dims, recurrence};
 
 const TOLERANCE: f64 = 2e-5;
@@ -38,21 +40,27 @@ fn gates() -> impl Strategy<Value = Gates> {
     ]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn any_shape_and_gate_matches_the_recurrence(
-        dims in dims(),
-        gates in gates(),
-        chunk_size in prop_oneof![Just(2usize), Just(4), Just(16), Just(32), Just(64)],
-        seed in any::<u64>(),
-    ) {
-        let inputs = inputs(dims, gates, Keys::Random, 1.0, seed);
-        let want = recurrence(&inputs);
-        let got = run(&inputs, chunk_size);
-        prop_assert!(relative_rms(&got.o, &want.o) <= TOLERANCE, "o");
-        prop_assert!(relative_rms(&got.state, &want.state) <= TOLERANCE, "state");
+#[test]
+fn any_shape_and_gate_matches_the_recurrence() {
+    let chunk_sizes = prop_oneof![Just(2usize), Just(4), Just(16), Just(32), Just(64)];
+    let cases = (dims(), gates(), chunk_sizes, any::<u64>());
+    for engine in kernels() {
+        let count = if engine.is_gpu() { 6 } else { 64 };
+        let mut runner = TestRunner::new(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::with_cases(count)
+        });
+        let outcome = runner.run(&cases, |(dims, gates, chunk_size, seed)| {
+            let inputs = inputs(dims, gates, Keys::Random, 1.0, seed);
+            let want = recurrence(&inputs);
+            let got = run(&engine, &inputs, chunk_size);
+            prop_assert!(relative_rms(&got.o, &want.o) <= TOLERANCE, "o");
+            prop_assert!(relative_rms(&got.state, &want.state) <= TOLERANCE, "state");
+            Ok(())
+        });
+        if let Err(failure) = outcome {
+            panic!("{}: {failure}", engine.name);
+        }
     }
 }
 
@@ -78,14 +86,17 @@ fn every_remainder_of_the_chunk_matches() {
             7,
         );
         let want = recurrence(&inputs);
-        let got = run(&inputs, 16);
-        assert_close(&format!("o at T = {tokens}"), &got.o, &want.o, TOLERANCE);
-        assert_close(
-            &format!("state at T = {tokens}"),
-            &got.state,
-            &want.state,
-            TOLERANCE,
-        );
+        for engine in kernels() {
+            let got = run(&engine, &inputs, 16);
+            let what = format!("T = {tokens} on {}", engine.name);
+            assert_close(&format!("o, {what}"), &got.o, &want.o, TOLERANCE);
+            assert_close(
+                &format!("state, {what}"),
+                &got.state,
+                &want.state,
+                TOLERANCE,
+            );
+        }
     }
 }
 
@@ -122,10 +133,12 @@ fn reference_matches_the_recurrence() {
 #[test]
 fn no_tokens_give_no_output_and_keep_the_state() {
     let inputs = inputs(medium(0), Gates::Open, Keys::Random, 1.0, 1);
-    let x = Tensors::new(&inputs, &Device::flex(), DType::F32);
-    let (o, state) = x.run(&KdaOptions::new());
-    assert_eq!(o.dims(), [2, 0, 2, 20]);
-    assert_eq!(state.into_data(), x.state.into_data());
+    for engine in kernels() {
+        let x = Tensors::new(&inputs, &engine.device, DType::F32);
+        let (o, state) = x.run(&engine.options());
+        assert_eq!(o.dims(), [2, 0, 2, 20]);
+        assert_eq!(state.into_data(), x.state.into_data(), "{}", engine.name);
+    }
 }
 
 #[test]
@@ -135,14 +148,13 @@ fn an_empty_batch_gives_an_empty_batch() {
         group: 2,
         ..medium(20)
     };
-    let x = Tensors::new(
-        &inputs(empty, Gates::Open, Keys::Random, 1.0, 1),
-        &Device::flex(),
-        DType::F32,
-    );
-    let (o, state) = x.run(&KdaOptions::new());
-    assert_eq!(o.dims(), [0, 20, 4, 20]);
-    assert_eq!(state.dims(), [0, 4, 12, 20]);
+    let inputs = inputs(empty, Gates::Open, Keys::Random, 1.0, 1);
+    for engine in kernels() {
+        let x = Tensors::new(&inputs, &engine.device, DType::F32);
+        let (o, state) = x.run(&engine.options());
+        assert_eq!(o.dims(), [0, 20, 4, 20]);
+        assert_eq!(state.dims(), [0, 4, 12, 20]);
+    }
 }
 
 #[test]
@@ -170,10 +182,12 @@ fn missing_state_is_an_empty_memory() {
         5,
     );
     inputs.parts[5].fill(0.0);
-    let x = Tensors::new(&inputs, &Device::flex(), DType::F32);
-    let (want, _) = x.run(&KdaOptions::new());
-    let (got, _) = kda(x.q, x.k, x.v, x.g, x.beta, None, &KdaOptions::new());
-    assert_eq!(got.into_data(), want.into_data());
+    for engine in kernels() {
+        let x = Tensors::new(&inputs, &engine.device, DType::F32);
+        let (want, _) = x.run(&engine.options());
+        let (got, _) = kda(x.q, x.k, x.v, x.g, x.beta, None, &engine.options());
+        assert_eq!(got.into_data(), want.into_data(), "{}", engine.name);
+    }
 }
 
 #[test]
@@ -185,77 +199,48 @@ fn a_later_token_changes_no_earlier_output() {
         1.0,
         11,
     );
-    for changed in [1, 15, 16, 17, 40, 69] {
-        let mut after = before.clone();
-        let other = inputs(
-            medium(70),
-            Gates::Random { strength: 3.0 },
-            Keys::Random,
-            1.0,
-            12,
-        );
-        for part in 0..5 {
-            let width = after.parts[part].len() / (2 * 70);
+    let other = inputs(
+        medium(70),
+        Gates::Random { strength: 3.0 },
+        Keys::Random,
+        1.0,
+        12,
+    );
+    for engine in kernels() {
+        let o_before = run(&engine, &before, 16).o;
+        for changed in [1, 15, 16, 17, 40, 69] {
+            let after = with_other_tokens(&before, &other, changed);
+            let o_after = run(&engine, &after, 16).o;
+            let what = format!("{}: a change at token {changed}", engine.name);
+            let width = o_before.len() / (2 * 70);
             for batch in 0..2 {
-                let tail = (batch * 70 + changed) * width..(batch + 1) * 70 * width;
-                after.parts[part][tail.clone()].copy_from_slice(&other.parts[part][tail]);
+                let head = batch * 70 * width..(batch * 70 + changed) * width;
+                assert_eq!(o_before[head.clone()], o_after[head], "{what}");
             }
+            assert_ne!(o_before, o_after, "{what} must show somewhere");
         }
-        let (before, after) = (run(&before, 16).o, run(&after, 16).o);
-        let width = before.len() / (2 * 70);
-        for batch in 0..2 {
-            let head = batch * 70 * width..(batch * 70 + changed) * width;
-            assert_eq!(
-                before[head.clone()],
-                after[head],
-                "outputs before token {changed}"
-            );
-        }
-        assert_ne!(before, after, "the change at {changed} must show somewhere");
     }
 }
 
 #[test]
 fn a_sequence_cut_anywhere_gives_the_same() {
-    let tokens = 80;
     let all = inputs(
-        medium(tokens),
+        medium(80),
         Gates::Random { strength: 1.0 },
         Keys::Random,
         1.0,
         13,
     );
-    let x = Tensors::new(&all, &Device::flex(), DType::F32);
-    let (want_o, want_state) = x.run(&KdaOptions::new());
-    for cut in [1, 15, 16, 17, 63, 64, 65, 79] {
-        let part = |from: usize, count: usize, state| {
-            let (o, state) = kda(
-                x.q.clone().narrow(1, from, count),
-                x.k.clone().narrow(1, from, count),
-                x.v.clone().narrow(1, from, count),
-                x.g.clone().narrow(1, from, count),
-                x.beta.clone().narrow(1, from, count),
-                Some(state),
-                &KdaOptions::new(),
-            );
-            (o, state)
-        };
-        let (first, state) = part(0, cut, KdaState::from_key_value(x.state.clone()));
-        let (second, state) = part(cut, tokens - cut, state);
-        let o = burn::tensor::Tensor::cat(vec![first, second], 1);
-        assert_close(
-            &format!("o cut at {cut}"),
-            &values(o),
-            &values(want_o.clone()),
-            1e-5,
-        );
-        let state = values(state.into_key_value());
-        assert_close(
-            &format!("state cut at {cut}"),
-            &state,
-            &values(want_state.clone()),
-            1e-5,
-        );
+    for engine in kernels() {
+        let x = Tensors::new(&all, &engine.device, DType::F32);
+        let (o, state) = x.run(&engine.options());
+        let (want_o, want_state) = (values(o), values(state));
+        for cut in [1, 15, 16, 17, 63, 64, 65, 79] {
+            let (o, state) = x.run_in_two(&engine.options(), cut);
+            let what = format!("cut at {cut} on {}", engine.name);
+            assert_close(&format!("o {what}"), &values(o), &want_o, 1e-5);
+            assert_close(&format!("state {what}"), &values(state), &want_state, 1e-5);
+        }
     }
 }
 
@@ -268,10 +253,14 @@ fn chunk_sizes_agree() {
         1.0,
         17,
     );
-    let want = run(&inputs, 64);
-    for chunk_size in [2, 4, 8, 16, 32, 128] {
-        let got = run(&inputs, chunk_size);
-        assert_close(&format!("chunk {chunk_size}"), &got.o, &want.o, 1e-5);
+    for engine in kernels() {
+        let want = run(&engine, &inputs, 64);
+        for chunk_size in [2, 4, 8, 16, 32, 128] {
+            let got = run(&engine, &inputs, chunk_size);
+            let what = format!("chunk {chunk_size} on {}", engine.name);
+            assert_close(&format!("o, {what}"), &got.o, &want.o, 1e-5);
+            assert_close(&format!("state, {what}"), &got.state, &want.state, 1e-5);
+        }
     }
 }
 
@@ -284,23 +273,17 @@ fn a_sequence_does_not_see_its_neighbours() {
         1.0,
         19,
     );
-    let x = Tensors::new(&both, &Device::flex(), DType::F32);
-    let (want, _) = x.run(&KdaOptions::new());
-    let (alone, _) = kda(
-        x.q.narrow(0, 1, 1),
-        x.k.narrow(0, 1, 1),
-        x.v.narrow(0, 1, 1),
-        x.g.narrow(0, 1, 1),
-        x.beta.narrow(0, 1, 1),
-        Some(KdaState::from_key_value(x.state.narrow(0, 1, 1))),
-        &KdaOptions::new(),
-    );
-    assert_close(
-        "second of the batch",
-        &values(alone),
-        &values(want.narrow(0, 1, 1)),
-        1e-6,
-    );
+    for engine in kernels() {
+        let x = Tensors::new(&both, &engine.device, DType::F32);
+        let (want, _) = x.run(&engine.options());
+        let (alone, _) = x.row(1).run(&engine.options());
+        assert_eq!(
+            values(alone),
+            values(want.narrow(0, 1, 1)),
+            "{}",
+            engine.name
+        );
+    }
 }
 
 #[test]
@@ -312,69 +295,79 @@ fn strided_and_expanded_inputs_are_read_right() {
         1.0,
         23,
     );
-    let x = Tensors::new(&inputs, &Device::flex(), DType::F32);
-    let (want, _) = x.run(&KdaOptions::new());
-    let strided = |x: burn::tensor::Tensor<4>| {
-        let copied = x.permute([3, 1, 2, 0]) * 1.0;
+    let strided = |x: &Tensor<4>| {
+        let copied = x.clone().permute([3, 1, 2, 0]) * 1.0;
         copied.permute([3, 1, 2, 0])
     };
-    let expanded = Tensors {
-        q: strided(x.q.clone()),
-        k: strided(x.k.clone()),
-        v: strided(x.v.clone()),
-        g: strided(x.g.clone()),
-        beta: (x.beta.clone().swap_dims(0, 2) * 1.0).swap_dims(0, 2),
-        state: (x.state.clone().swap_dims(2, 3) * 1.0).swap_dims(2, 3),
-    };
-    let (got, _) = expanded.run(&KdaOptions::new());
-    assert_eq!(got.into_data(), want.into_data());
+    for engine in kernels() {
+        let x = Tensors::new(&inputs, &engine.device, DType::F32);
+        let (want_o, want_state) = x.run(&engine.options());
+        let permuted = Tensors {
+            q: strided(&x.q),
+            k: strided(&x.k),
+            v: strided(&x.v),
+            g: strided(&x.g),
+            beta: (x.beta.clone().swap_dims(0, 2) * 1.0).swap_dims(0, 2),
+            state: (x.state.clone().swap_dims(2, 3) * 1.0).swap_dims(2, 3),
+        };
+        let (o, state) = permuted.run(&engine.options());
+        assert_eq!(o.into_data(), want_o.into_data(), "{}", engine.name);
+        assert_eq!(state.into_data(), want_state.into_data(), "{}", engine.name);
 
-    let constant = x.g.clone().narrow(3, 0, 1);
-    let by_expand = Tensors {
-        g: constant.clone().expand([2, 40, 2, 12]),
-        ..x
-    };
-    let (a, _) = by_expand.run(&KdaOptions::new());
-    let by_repeat = Tensors {
-        g: constant.repeat_dim(3, 12),
-        ..by_expand
-    };
-    let (b, _) = by_repeat.run(&KdaOptions::new());
-    assert_eq!(a.into_data(), b.into_data());
+        let constant = x.g.clone().narrow(3, 0, 1);
+        let by_expand = Tensors {
+            g: constant.clone().expand([2, 40, 2, 12]),
+            ..x
+        };
+        let (a, _) = by_expand.run(&engine.options());
+        let by_repeat = Tensors {
+            g: constant.repeat_dim(3, 12),
+            ..by_expand
+        };
+        let (b, _) = by_repeat.run(&engine.options());
+        assert_eq!(a.into_data(), b.into_data(), "{}", engine.name);
+    }
 }
 
 /// Against the recurrence over the rounded inputs nothing is left but the rounding of the output: decay, products and state
 /// in half precision would be off by many times that after sixty tokens.
 #[test]
 fn half_precision_storage_computes_in_f32() {
-    for (dtype, rounding) in [(DType::BF16, 2f64.powi(-8)), (DType::F16, 2f64.powi(-11))] {
-        let mut inputs = inputs(
-            medium(60),
-            Gates::Random { strength: 1.0 },
-            Keys::Random,
-            1.0,
-            29,
-        );
-        let x = Tensors::new(&inputs, &Device::flex(), dtype);
-        inputs.parts = [
-            values(x.q.clone()),
-            values(x.k.clone()),
-            values(x.v.clone()),
-            values(x.g.clone()),
-            values(x.beta.clone()),
-            values(x.state.clone()),
-        ];
-        let want = recurrence(&inputs);
-        let (o, state) = x.run(&options(&inputs, 16));
-        assert_eq!(o.dtype(), dtype);
-        assert_eq!(state.dtype(), DType::F32);
-        assert_close(
-            &format!("state from {dtype:?}"),
-            &values(state),
-            &want.state,
-            TOLERANCE,
-        );
-        assert_close(&format!("o in {dtype:?}"), &values(o), &want.o, rounding);
+    for engine in kernels() {
+        for (dtype, rounding) in [(DType::BF16, 2f64.powi(-8)), (DType::F16, 2f64.powi(-11))] {
+            if !engine.supports(dtype) {
+                assert!(engine.is_gpu(), "the CPU stores {dtype:?}");
+                continue;
+            }
+            let mut inputs = inputs(
+                medium(60),
+                Gates::Random { strength: 1.0 },
+                Keys::Random,
+                1.0,
+                29,
+            );
+            let x = Tensors::new(&inputs, &engine.device, dtype);
+            inputs.parts = [
+                values(x.q.clone()),
+                values(x.k.clone()),
+                values(x.v.clone()),
+                values(x.g.clone()),
+                values(x.beta.clone()),
+                values(x.state.clone()),
+            ];
+            let want = recurrence(&inputs);
+            let (o, state) = x.run(&engine.options().with_scale(inputs.scale));
+            assert_eq!(o.dtype(), dtype);
+            assert_eq!(state.dtype(), DType::F32);
+            let what = format!("from {dtype:?} on {}", engine.name);
+            assert_close(
+                &format!("state {what}"),
+                &values(state),
+                &want.state,
+                TOLERANCE,
+            );
+            assert_close(&format!("o {what}"), &values(o), &want.o, rounding);
+        }
     }
 }
 
@@ -386,7 +379,7 @@ fn value_heads_must_be_a_multiple() {
         &Device::flex(),
         DType::F32,
     );
-    let v = burn::tensor::Tensor::zeros([2, 4, 3, 20], &Device::flex());
+    let v = Tensor::zeros([2, 4, 3, 20], &Device::flex());
     kda(x.q, x.k, v, x.g, x.beta, None, &KdaOptions::new());
 }
 

@@ -1,8 +1,11 @@
-//! Gradients in `f64` against finite differences of the recurrence, over every element of every input.
+//! Gradients against finite differences of the recurrence, over every element of every input: of primitive operations in `f64`, and of every
+//! kernel.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn_kimi_linear::KdaOptions;
 
 use crate::closeness::{assert_close, values};
+use crate::engines::kernels;
 use crate::kda_cases::{Gates, Keys, Numbers, Tensors, inputs, options};
 use crate::kda_oracle::{Dims, Inputs, PART_NAMES, recurrence};
 
@@ -43,10 +46,11 @@ fn gradients(
     inputs: &Inputs,
     cotangents: &Cotangents,
     loss: Loss,
-    chunk_size: usize,
+    (device, dtype): (&Device, DType),
+    options: &KdaOptions,
 ) -> [Vec<f64>; 6] {
-    let device = Device::flex().autodiff();
-    let x = Tensors::new(inputs, &device, DType::F64);
+    let device = device.clone().autodiff();
+    let x = Tensors::new(inputs, &device, dtype);
     let x = Tensors {
         q: x.q.require_grad(),
         k: x.k.require_grad(),
@@ -55,10 +59,10 @@ fn gradients(
         beta: x.beta.require_grad(),
         state: x.state.require_grad(),
     };
-    let (o, state) = x.run(&options(inputs, chunk_size));
+    let (o, state) = x.run(options);
     let weigh = |y: Tensor<4>, weights: &[f64]| {
         let weights = TensorData::new(weights.to_vec(), y.dims());
-        (y * Tensor::from_data(weights, (&device, DType::F64))).sum()
+        (y * Tensor::from_data(weights, (&device, dtype))).sum()
     };
     let total = match loss {
         Loss::Output => weigh(o, &cotangents.o),
@@ -100,11 +104,26 @@ fn finite_differences(inputs: &Inputs, cotangents: &Cotangents, part: usize) -> 
 
 fn check(inputs: &Inputs, loss: Loss, chunk_size: usize) {
     let cotangents = Cotangents::new(inputs.dims, loss);
-    let got = gradients(inputs, &cotangents, loss, chunk_size);
-    for (part, name) in PART_NAMES.iter().enumerate() {
-        let want = finite_differences(inputs, &cotangents, part);
-        let what = format!("d{name} of {loss:?}, {:?}, chunk {chunk_size}", inputs.dims);
-        assert_close(&what, &got[part], &want, 2e-7);
+    let wanted: Vec<_> = (0..PART_NAMES.len())
+        .map(|part| finite_differences(inputs, &cotangents, part))
+        .collect();
+    let compare = |on: &str, got: [Vec<f64>; 6], tolerance: f64| {
+        for ((name, got), want) in PART_NAMES.iter().zip(&got).zip(&wanted) {
+            let dims = inputs.dims;
+            let what = format!("d{name} of {loss:?}, {dims:?}, chunk {chunk_size} on {on}");
+            assert_close(&what, got, want, tolerance);
+        }
+    };
+    let options = options(inputs, chunk_size);
+    let exact = (&Device::flex(), DType::F64);
+    let exact = gradients(inputs, &cotangents, loss, exact, &options);
+    compare("primitive operations", exact, 2e-7);
+    for engine in kernels() {
+        let options = engine.options().with_chunk_size(chunk_size);
+        let options = options.with_scale(inputs.scale);
+        let single = (&engine.device, DType::F32);
+        let single = gradients(inputs, &cotangents, loss, single, &options);
+        compare(engine.name, single, 1e-4);
     }
 }
 
@@ -174,6 +193,19 @@ fn equal_keys_and_full_writes_match_finite_differences() {
 fn no_tokens_pass_the_gradient_to_the_state() {
     let inputs = inputs(small(0), Gates::Open, Keys::Random, 1.0, 47);
     let cotangents = Cotangents::new(inputs.dims, Loss::State);
-    let got = gradients(&inputs, &cotangents, Loss::State, 16);
+    let rounded: Vec<_> = cotangents.state.iter().map(|x| *x as f32 as f64).collect();
+    for engine in kernels() {
+        let single = (&engine.device, DType::F32);
+        let got = gradients(&inputs, &cotangents, Loss::State, single, &engine.options());
+        assert_eq!(got[5], rounded, "{}", engine.name);
+    }
+    let exact = (&Device::flex(), DType::F64);
+    let got = gradients(
+        &inputs,
+        &cotangents,
+        Loss::State,
+        exact,
+        &options(&inputs, 16),
+    );
     assert_eq!(got[5], cotangents.state);
 }

@@ -1,11 +1,13 @@
 //! Batches of sequences of different lengths, and pools of states.
 
+use std::ops::Range;
+
 use burn::tensor::{DType, Tensor};
 use burn_kimi_linear::{KdaOptions, KdaState, kda};
 
 use crate::closeness::{assert_close, values};
 use crate::engines::{Engine, engines};
-use crate::kda_cases::{Gates, Keys, Tensors, inputs};
+use crate::kda_cases::{Gates, Keys, Results, Tensors, inputs, results};
 use crate::kda_oracle::Dims;
 
 const TOKENS: usize = 90;
@@ -31,21 +33,39 @@ fn pool(engine: &Engine, slots: usize) -> Tensor<4> {
     tensors(engine, slots, 0, 77).state
 }
 
-impl Tensors {
-    fn cut(&self, row: usize, start: usize, len: usize) -> Self {
-        let cut = |x: &Tensor<4>| x.clone().narrow(0, row, 1).narrow(1, start, len);
-        Self {
-            q: cut(&self.q),
-            k: cut(&self.k),
-            v: cut(&self.v),
-            g: cut(&self.g),
-            beta: self.beta.clone().narrow(0, row, 1).narrow(1, start, len),
-            state: self.state.clone(),
-        }
+/// Compares a sequence among others with the same alone: bit for bit, but for primitive operations.
+fn assert_same(engine: &Engine, what: &str, got: &[f64], want: &[f64]) {
+    if engine.is_kernel() {
+        assert!(got == want, "{}: {what}", engine.name);
+    } else {
+        assert_close(&format!("{}: {what}", engine.name), got, want, 1e-5);
     }
+}
 
-    fn with_state(self, state: Tensor<4>) -> Self {
-        Self { state, ..self }
+/// Where a sequence is among others.
+struct Place {
+    /// Its state, of how many.
+    slot: usize,
+    slots: usize,
+    /// Its tokens, of how many in the whole batch.
+    tokens: Range<usize>,
+    all_tokens: usize,
+}
+
+impl Place {
+    /// Compares the sequence's part of all results with those of the sequence alone.
+    fn assert_equals_alone(&self, engine: &Engine, together: &Results, alone: &Results) {
+        for ((name, together), (_, alone)) in together.iter().zip(alone) {
+            let part = if name.contains("state") {
+                let width = together.len() / self.slots;
+                self.slot * width..(self.slot + 1) * width
+            } else {
+                let width = together.len() / self.all_tokens;
+                self.tokens.start * width..self.tokens.end * width
+            };
+            let what = format!("{name} of sequence {}", self.slot);
+            assert_same(engine, &what, &together[part], alone);
+        }
     }
 }
 
@@ -65,126 +85,108 @@ fn packed_sequences_equal_each_alone() {
             let (o, states) = all.run(&options);
             for n in 0..count {
                 let (start, len) = (offsets[n], offsets[n + 1] - offsets[n]);
-                let what = format!("{}: sequence {n} of {offsets:?}", engine.name);
+                let what = format!("sequence {n} of {offsets:?}");
                 let state = all.state.clone().narrow(0, n, 1);
                 let got_state = values(states.clone().narrow(0, n, 1));
                 if len == 0 {
-                    assert_eq!(
-                        got_state,
-                        values(state),
-                        "{what}: an empty one keeps its state"
-                    );
+                    let kept = got_state == values(state);
+                    assert!(kept, "{}: {what}, an empty one", engine.name);
                     continue;
                 }
                 let alone = all.cut(0, start, len).with_state(state);
                 let (want_o, want_state) = alone.run(&engine.options());
                 let got_o = values(o.clone().narrow(1, start, len));
-                if engine.is_kernel() {
-                    assert_eq!(got_o, values(want_o), "{what}: output");
-                    assert_eq!(got_state, values(want_state), "{what}: state");
-                } else {
-                    assert_close(&what, &got_o, &values(want_o), 1e-5);
-                    assert_close(&what, &got_state, &values(want_state), 1e-5);
-                }
+                assert_same(&engine, &what, &got_o, &values(want_o));
+                assert_same(&engine, &what, &got_state, &values(want_state));
             }
         }
     }
 }
 
-/// Whatever stands behind a sequence, it is not read: not into outputs, nor states, nor gradients.
+/// Whatever stands behind a sequence, it is not read: not into outputs, nor states, nor gradients. And the sequence is the one it is alone.
 #[test]
 fn padding_may_be_nan_and_changes_nothing() {
-    let lengths = [37, 0, 64];
     for engine in engines() {
-        let clean = tensors(&engine, 3, 70, 9);
-        let poison = |x: &Tensor<4>| {
-            let [_, _, heads, width] = x.dims();
-            lengths
-                .iter()
-                .enumerate()
-                .fold(x.clone(), |x, (row, &len)| {
-                    let nan = Tensor::full([1, 70 - len, heads, width], f32::NAN, &engine.device);
-                    x.slice_assign([row..row + 1, len..70, 0..heads, 0..width], nan)
-                })
-        };
-        let poisoned = Tensors {
-            q: poison(&clean.q),
-            k: poison(&clean.k),
-            v: poison(&clean.v),
-            g: poison(&clean.g),
-            beta: poison(&clean.beta.clone().unsqueeze_dim(3)).squeeze_dim(3),
-            state: clean.state.clone(),
-        };
-        let options = engine.options().with_lengths(lengths);
-        let results = [clean, poisoned].map(|x| gradients_of(&engine, x, &options));
-        for (name, clean, poisoned) in pairs(&results) {
-            assert_eq!(clean, poisoned, "{}: {name}", engine.name);
-        }
-        let [_, q_gradient, ..] = &results[0];
-        let behind = q_gradient.1[37 * 12..70 * 12].iter();
-        assert!(behind.clone().all(|x| *x == 0.0), "{}", engine.name);
+        assert_padding_is_not_read(&engine, 70, [37, 0, 64]);
     }
 }
 
-type Named = (&'static str, Vec<f64>);
-
-fn pairs(results: &[[Named; 8]; 2]) -> impl Iterator<Item = (&'static str, &[f64], &[f64])> {
-    let [a, b] = results;
-    a.iter().zip(b).map(|(a, b)| (a.0, &a.1[..], &b.1[..]))
+/// As in serving: a decode step where a sequence has none.
+#[test]
+fn padding_of_a_step_may_be_nan_and_changes_nothing() {
+    for engine in engines() {
+        assert_padding_is_not_read(&engine, 1, [1, 0, 1]);
+    }
 }
 
-/// Output, gradients of all inputs, and the state.
-fn gradients_of(engine: &Engine, x: Tensors, options: &KdaOptions) -> [Named; 8] {
-    let device = engine.device.clone().autodiff();
-    let tracked = |x: Tensor<4>| Tensor::from_data(x.into_data(), &device).require_grad();
-    let x = Tensors {
-        q: tracked(x.q),
-        k: tracked(x.k),
-        v: tracked(x.v),
-        g: tracked(x.g),
-        beta: Tensor::from_data(x.beta.into_data(), &device).require_grad(),
-        state: tracked(x.state),
+fn assert_padding_is_not_read(engine: &Engine, tokens: usize, lengths: [usize; 3]) {
+    let clean = tensors(engine, 3, tokens, 9);
+    let poison = |x: &Tensor<4>| {
+        let [_, _, heads, width] = x.dims();
+        let padded = lengths.iter().enumerate().filter(|(_, len)| **len < tokens);
+        padded.fold(x.clone(), |x, (row, &len)| {
+            let padding = [1, tokens - len, heads, width];
+            let nan = Tensor::full(padding, f32::NAN, &engine.device);
+            x.slice_assign([row..row + 1, len..tokens, 0..heads, 0..width], nan)
+        })
     };
-    let (o, state) = x.run(options);
-    let grads = (o.clone().square().sum() + state.clone().square().sum()).backward();
-    [
-        ("o", values(o)),
-        ("dq", values(x.q.grad(&grads).unwrap())),
-        ("dk", values(x.k.grad(&grads).unwrap())),
-        ("dv", values(x.v.grad(&grads).unwrap())),
-        ("dg", values(x.g.grad(&grads).unwrap())),
-        ("dbeta", values(x.beta.grad(&grads).unwrap())),
-        ("dstate", values(x.state.grad(&grads).unwrap())),
-        ("state", values(state)),
-    ]
+    let poisoned = Tensors {
+        q: poison(&clean.q),
+        k: poison(&clean.k),
+        v: poison(&clean.v),
+        g: poison(&clean.g),
+        beta: poison(&clean.beta.clone().unsqueeze_dim(3)).squeeze_dim(3),
+        state: clean.state.clone(),
+    };
+    let options = engine.options().with_lengths(lengths);
+    let together = results(engine, &clean, |x| x.run(&options));
+    let poisoned = results(engine, &poisoned, |x| x.run(&options));
+    for ((name, clean), (_, poisoned)) in together.iter().zip(&poisoned) {
+        assert!(clean == poisoned, "{}: {name}", engine.name);
+    }
+    for (row, &len) in lengths.iter().enumerate() {
+        for (name, values) in together.iter().filter(|(name, _)| !name.contains("state")) {
+            let width = values.len() / (3 * tokens);
+            let padding = (row * tokens + len) * width..(row + 1) * tokens * width;
+            let silent = values[padding].iter().all(|x| *x == 0.0);
+            assert!(silent, "{}: {name} behind row {row}", engine.name);
+        }
+        if len > 0 {
+            let alone = clean.row(row).tokens(0, len);
+            let alone = results(engine, &alone, |x| x.run(&engine.options()));
+            let place = Place {
+                slot: row,
+                slots: 3,
+                tokens: row * tokens..row * tokens + len,
+                all_tokens: 3 * tokens,
+            };
+            place.assert_equals_alone(engine, &together, &alone);
+        }
+    }
 }
 
 #[test]
 fn gradients_of_packed_sequences_equal_each_alone() {
-    let offsets = [0, 17, 17, 50];
     for engine in engines() {
-        let all = tensors(&engine, 1, 50, 21).with_state(pool(&engine, 3));
-        let options = engine.options().with_cumulative_lengths(offsets);
-        let packed = gradients_of(&engine, all.cut(0, 0, 50), &options);
-        for n in [0, 2] {
-            let (start, len) = (offsets[n], offsets[n + 1] - offsets[n]);
-            let state = all.state.clone().narrow(0, n, 1);
-            let alone = all.cut(0, start, len).with_state(state);
-            let alone = gradients_of(&engine, alone, &engine.options());
-            for ((name, packed), (_, alone)) in packed.iter().zip(&alone) {
-                let per_sequence = name.contains("state");
-                let row = if per_sequence {
-                    packed.len() / 3
-                } else {
-                    packed.len() / 50
+        for offsets in [[0usize, 17, 17, 50], [0, 1, 6, 50]] {
+            let all = tensors(&engine, 1, 50, 21).with_state(pool(&engine, 3));
+            let options = engine.options().with_cumulative_lengths(offsets);
+            let packed = results(&engine, &all, |x| x.run(&options));
+            for n in 0..3 {
+                let tokens = offsets[n]..offsets[n + 1];
+                if tokens.is_empty() {
+                    continue;
+                }
+                let state = all.state.clone().narrow(0, n, 1);
+                let alone = all.cut(0, tokens.start, tokens.len()).with_state(state);
+                let alone = results(&engine, &alone, |x| x.run(&engine.options()));
+                let place = Place {
+                    slot: n,
+                    slots: 3,
+                    tokens,
+                    all_tokens: 50,
                 };
-                let at = if per_sequence {
-                    n * row..(n + 1) * row
-                } else {
-                    start * row..(start + len) * row
-                };
-                let what = format!("{}: {name} of sequence {n}", engine.name);
-                assert_close(&what, &packed[at], alone, 1e-5);
+                place.assert_equals_alone(&engine, &packed, &alone);
             }
         }
     }
@@ -204,11 +206,12 @@ fn slots_of_a_pool_are_picked_and_the_others_stay() {
                 ],
                 0,
             );
-            let (want_o, want) = x.cut_rows().with_state(picked).run(&engine.options());
-            assert_close("o", &values(o), &values(want_o), 1e-5);
+            let (want_o, want) = x.clone().with_state(picked).run(&engine.options());
+            assert_same(&engine, "o", &values(o), &values(want_o));
             for (slot, row) in [(3, 0), (1, 1)] {
                 let got = values(after.clone().narrow(0, slot, 1));
-                assert_close("state", &got, &values(want.clone().narrow(0, row, 1)), 1e-5);
+                let want = values(want.clone().narrow(0, row, 1));
+                assert_same(&engine, "state", &got, &want);
             }
             for slot in [0, 2, 4] {
                 let (before, after) = (x.state.clone(), after.clone());
@@ -219,19 +222,6 @@ fn slots_of_a_pool_are_picked_and_the_others_stay() {
                     engine.name
                 );
             }
-        }
-    }
-}
-
-impl Tensors {
-    fn cut_rows(&self) -> Self {
-        Self {
-            q: self.q.clone(),
-            k: self.k.clone(),
-            v: self.v.clone(),
-            g: self.g.clone(),
-            beta: self.beta.clone(),
-            state: self.state.clone(),
         }
     }
 }

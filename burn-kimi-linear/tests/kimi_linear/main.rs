@@ -21,4 +21,5 @@ mod latent_attention;
 mod layer;
 mod layer_oracle;
 mod plan;
+mod refusals;
 mod short_convolution;

@@ -3,6 +3,7 @@ use burn::tensor::{Device, Tensor};
 use burn_kimi_linear::{AttentionKind, KimiDeltaAttention, MultiHeadLatentAttention};
 
 use crate::config::DecoderConfig;
+use crate::qk_clip::LogitWatch;
 use crate::state::LayerState;
 
 /// The attention of one layer.
@@ -32,6 +33,7 @@ impl Attention {
         &self,
         x: Tensor<3>,
         state: Option<LayerState>,
+        watch: Option<LogitWatch<'_>>,
     ) -> (Tensor<3>, LayerState) {
         match self {
             Self::Kda(layer) => {
@@ -39,7 +41,12 @@ impl Attention {
                 (y, LayerState::Kda(state))
             }
             Self::Mla(layer) => {
-                let (y, state) = layer.forward_with_state(x, state.map(LayerState::into_mla));
+                let (y, state) =
+                    layer.forward_observed(x, state.map(LayerState::into_mla), |q, k| {
+                        if let Some(watch) = watch {
+                            watch.observe(layer, q, k);
+                        }
+                    });
                 (y, LayerState::Mla(state))
             }
         }

@@ -4,3 +4,4 @@ mod config;
 mod decoder;
 mod device;
 mod gradient;
+mod qk_clip;

@@ -10,6 +10,7 @@ use burn::tensor::{Device, Tensor};
 
 use super::health::{GradientSize, measure};
 use super::state::States;
+use crate::column_blocks::ColumnBlocks;
 use crate::muon::{stack_shape, to_working};
 use crate::routing::{ParamPlan, Route};
 
@@ -29,6 +30,8 @@ pub(crate) struct Parameter {
     pub(crate) rank: usize,
     pub(crate) lr: LearningRate,
     pub(crate) weight_decay: f32,
+    /// The matrices that Muon takes it for; `None` for one.
+    pub(crate) blocks: Option<ColumnBlocks>,
     pub(crate) device: Device,
 }
 
@@ -124,6 +127,7 @@ impl ModuleVisitor for Gather<'_> {
         }
         let parameter = Parameter {
             weight_decay: entry.weight_decay,
+            blocks: entry.blocks.clone(),
             lr: self.lr.lr_from_param(id, Some(&path)),
             path: path.clone(),
             id,

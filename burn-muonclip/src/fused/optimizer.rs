@@ -14,6 +14,7 @@ use super::summary::Summary;
 use super::write_back::WriteBack;
 use crate::adamw::AuxiliaryAdamW;
 use crate::muon::Muon;
+use crate::qk_clip::QkClip;
 use crate::routing::ParamPlan;
 
 /// Muon for the hidden matrices of a module and AdamW for the rest of it, in one step.
@@ -26,7 +27,8 @@ use crate::routing::ParamPlan;
 /// * updates a parameter that several paths share once, and keeps it shared;
 /// * skips the whole step if any gradient is NaN or infinite, without touching momentum or time;
 /// * clips by the norm of all gradients together;
-/// * refuses a saved state that does not fit its parameters.
+/// * refuses a saved state that does not fit its parameters;
+/// * clips attention logits behind the update, if it was given a [`QkClip`] ([`with_qk_clip`](Self::with_qk_clip)).
 ///
 /// Parameters without a gradient in a step keep their value and state.
 #[derive(Clone)]
@@ -38,6 +40,7 @@ pub struct MuonClip {
     max_grad_norm: Option<f64>,
     last_report: Option<StepReport>,
     skipped_steps: usize,
+    qk_clip: Option<QkClip>,
 }
 
 impl MuonClip {
@@ -55,7 +58,22 @@ impl MuonClip {
             max_grad_norm,
             last_report: None,
             skipped_steps: 0,
+            qk_clip: None,
         }
+    }
+
+    /// Clips attention logits as the last part of every step, by what the attention layers recorded since the step before. A step that is skipped clips
+    /// nothing and forgets what was recorded for it.
+    pub fn with_qk_clip(self, qk_clip: QkClip) -> Self {
+        Self {
+            qk_clip: Some(qk_clip),
+            ..self
+        }
+    }
+
+    /// The clipping of attention logits, with its last report.
+    pub fn qk_clip(&self) -> Option<&QkClip> {
+        self.qk_clip.as_ref()
     }
 
     /// Updates the parameters of `module` that have a gradient in `grads`.
@@ -121,7 +139,7 @@ impl MuonClip {
             newton_schulz_calls: updates.calls,
             adamw_parameters: gradients.others.len(),
         });
-        module.map(&mut WriteBack {
+        let module = module.map(&mut WriteBack {
             muon: &self.muon,
             adamw: &self.adamw,
             moments: &mut self.states.moments,
@@ -136,7 +154,11 @@ impl MuonClip {
             grad_scale,
             uses: gradients.uses,
             written: TensorContainer::new(),
-        })
+        });
+        match &self.qk_clip {
+            Some(qk_clip) => qk_clip.apply(module),
+            None => module,
+        }
     }
 
     fn skip(&mut self, paths: Vec<String>) {
@@ -146,6 +168,9 @@ impl MuonClip {
             paths[0]
         );
         self.skipped_steps += 1;
+        if let Some(qk_clip) = &self.qk_clip {
+            qk_clip.discard();
+        }
         self.last_report = Some(StepReport::skipped(paths));
     }
 

@@ -9,7 +9,9 @@ use super::layer::{QkLayer, QkSide};
 use super::{QkClipConfig, QkClipError, Unclippable};
 
 pub(super) fn check_settings(config: &QkClipConfig) -> Result<(), QkClipError> {
-    let QkClipConfig { threshold, balance } = *config;
+    let QkClipConfig {
+        threshold, balance, ..
+    } = *config;
     if !(threshold.is_finite() && threshold > 0.0) {
         return Err(QkClipError::Setting {
             field: "threshold",

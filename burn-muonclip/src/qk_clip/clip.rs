@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::module::{Module, ParamId};
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,8 @@ use super::{LogitMaxima, LogitRecorder, QkClipConfig, QkClipError, Unclippable};
 
 /// Rescales the weights that make queries and keys when their logits grow above a threshold.
 ///
-/// Built by [`QkClipConfig::init`]; see [the module](super) for the rules.
+/// Built by [`QkClipConfig::init`]; see [the module](super) for the rules. Clones share what was recorded and what was found, so a model may hold one (as a field
+/// `#[module(skip)]`) while a training loop asks another for its report.
 #[derive(Clone, Debug)]
 pub struct QkClip {
     config: QkClipConfig,
@@ -21,6 +23,12 @@ pub struct QkClip {
     recorder: LogitRecorder,
     /// Columns of every parameter.
     columns: HashMap<ParamId, usize>,
+    found: Arc<Mutex<Found>>,
+}
+
+/// What changes from step to step.
+#[derive(Debug, Default)]
+struct Found {
     state: QkClipState,
     last_report: Option<QkClipReport>,
 }
@@ -51,8 +59,7 @@ impl QkClip {
             columns: shapes
                 .filter_map(|(id, known)| Some((id, *known.shape.last()?)))
                 .collect(),
-            state: QkClipState::default(),
-            last_report: None,
+            found: Arc::default(),
         })
     }
 
@@ -63,7 +70,7 @@ impl QkClip {
     }
 
     /// Clips by what was recorded since the last time. Call it once an optimizer step, behind the update of the weights.
-    pub fn apply<M: Module>(&mut self, module: M) -> M {
+    pub fn apply<M: Module>(&self, module: M) -> M {
         let maxima = self.recorder.take();
         self.apply_maxima(module, &maxima)
     }
@@ -74,7 +81,9 @@ impl QkClip {
     ///
     /// # Panics
     /// If a layer reported another number of heads than it was described with. Nothing has moved then.
-    pub fn apply_maxima<M: Module>(&mut self, module: M, maxima: &LogitMaxima) -> M {
+    pub fn apply_maxima<M: Module>(&self, module: M, maxima: &LogitMaxima) -> M {
+        self.check_heads(maxima);
+        let mut found = self.found();
         let mut factors = HashMap::new();
         let mut reports = Vec::with_capacity(self.layers.len());
         for layer in &self.layers {
@@ -85,16 +94,9 @@ impl QkClip {
                 });
                 continue;
             };
-            assert!(
-                largest.len() == layer.heads,
-                "QK-Clip: layer `{}` recorded {} heads and has {}",
-                layer.name,
-                largest.len(),
-                layer.heads
-            );
             let threshold = self.config.threshold;
             let gammas: Vec<_> = largest.iter().map(|&s| gamma(s, threshold)).collect();
-            let ever = self.state.ever_clipped.entry(layer.name.clone());
+            let ever = found.state.ever_clipped.entry(layer.name.clone());
             let ever = ever.or_insert_with(|| vec![false; layer.heads]);
             let heads = largest.iter().zip(&gammas).zip(ever);
             let heads = heads.map(|((&largest, &factor), ever)| {
@@ -124,11 +126,25 @@ impl QkClip {
                 "QK-Clip: the logits of head {head} of layer `{layer}` are NaN or infinite; it was left alone"
             );
         }
-        self.last_report = Some(report);
+        found.last_report = Some(report);
         if factors.is_empty() {
             return module;
         }
         module.map(&mut ScaleColumns::new(factors))
+    }
+
+    fn check_heads(&self, maxima: &LogitMaxima) {
+        for layer in &self.layers {
+            if let Some(largest) = maxima.get(layer.id) {
+                assert!(
+                    largest.len() == layer.heads,
+                    "QK-Clip: layer `{}` recorded {} heads and has {}",
+                    layer.name,
+                    largest.len(),
+                    layer.heads
+                );
+            }
+        }
     }
 
     fn add_factors(
@@ -150,13 +166,18 @@ impl QkClip {
     }
 
     /// Forgets what was recorded since the last time: for a step that is not taken.
-    pub fn discard(&mut self) {
+    pub fn discard(&self) {
         self.recorder.take();
     }
 
     /// What the last [`apply`](Self::apply) found; `None` before the first.
-    pub fn last_report(&self) -> Option<&QkClipReport> {
-        self.last_report.as_ref()
+    pub fn last_report(&self) -> Option<QkClipReport> {
+        self.found().last_report.clone()
+    }
+
+    /// What collects the logits.
+    pub fn recorder(&self) -> &LogitRecorder {
+        &self.recorder
     }
 
     /// The settings.
@@ -170,15 +191,15 @@ impl QkClip {
     }
 
     /// What to save with a checkpoint.
-    pub fn state(&self) -> &QkClipState {
-        &self.state
+    pub fn state(&self) -> QkClipState {
+        self.found().state.clone()
     }
 
     /// Goes on from a saved state.
     ///
     /// # Errors
     /// [`QkClipError::State`] if a layer had another number of heads then. Nothing is changed.
-    pub fn load_state(&mut self, state: QkClipState) -> Result<(), QkClipError> {
+    pub fn load_state(&self, state: QkClipState) -> Result<(), QkClipError> {
         for layer in &self.layers {
             let saved = state.ever_clipped.get(&layer.name);
             if let Some(saved) = saved.filter(|saved| saved.len() != layer.heads) {
@@ -189,7 +210,12 @@ impl QkClip {
                 });
             }
         }
-        self.state = state;
+        self.found().state = state;
         Ok(())
+    }
+
+    fn found(&self) -> MutexGuard<'_, Found> {
+        // Nothing panics while it is held but an allocation.
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

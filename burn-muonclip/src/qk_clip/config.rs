@@ -14,7 +14,7 @@ use super::{LogitRecorder, QkClip, QkClipError, QkLayer};
 /// let attention: MultiHeadAttention = MultiHeadAttentionConfig::new(32, 4).init(&device);
 /// let recorder = LogitRecorder::new();
 /// let layers = vec![QkLayer::multi_head("attention", &attention)];
-/// let mut clip = QkClipConfig::new().init(&attention, layers, recorder.clone()).unwrap();
+/// let clip = QkClipConfig::new().init(&attention, layers, recorder.clone()).unwrap();
 ///
 /// // Forward, and a step of any optimizer.
 /// let x = Tensor::random([2, 10, 32], Distribution::Normal(0.0, 30.0), &device);
@@ -31,9 +31,18 @@ pub struct QkClipConfig {
     /// The queries' share of the scaling (`alpha`), from 0 to 1; the keys have the rest.
     #[config(default = 0.5)]
     pub balance: f64,
+    /// Whether largest logits are computed even where the lengths of queries and keys show that nothing is above the threshold: for statistics. Otherwise reports
+    /// have what those lengths allow at most.
+    #[config(default = false)]
+    pub exact: bool,
 }
 
 impl QkClipConfig {
+    /// The threshold that [`LogitRecorder::observe`] takes.
+    pub fn bound(&self) -> Option<f64> {
+        (!self.exact).then_some(self.threshold)
+    }
+
     /// For the attention layers of `module`, whose logits `recorder` will have.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::module::ParamId;
 use burn::nn::Linear;
@@ -46,7 +46,7 @@ impl LogitRecorder {
     /// this does nothing.
     ///
     /// First come the lengths of queries and keys ([`max_logit_bound`]): where they alone show that nothing is above `threshold`, their product is recorded
-    /// instead. Pass [`QkClipConfig::threshold`](super::QkClipConfig::threshold), or `None` for the exact value always. With a threshold this waits for the device.
+    /// instead. Pass [`QkClipConfig::bound`](super::QkClipConfig::bound), or `None` for the exact value always. With a threshold this waits for the device.
     ///
     /// # Panics
     /// As [`max_logit`].
@@ -91,11 +91,9 @@ impl LogitRecorder {
         std::mem::take(&mut recorded.maxima)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Recorded> {
+    fn lock(&self) -> MutexGuard<'_, Recorded> {
         // A thread that panicked while it held the lock left nothing half done: each change is one call.
-        self.shared
-            .lock()
-            .unwrap_or_else(|error| error.into_inner())
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -66,8 +66,9 @@
 //!
 //! What cannot be seen: the last layer of an unnamed stack (`layers: Vec<Linear>`) is an output head only
 //! for its author, and a fused projection (`qkv`, `gate_up`) counts as one matrix. Name the first with
-//! [`with_adamw`], and split the second.
+//! [`with_adamw`], and the blocks of the second with [`with_column_blocks`].
 //!
+//! [`with_column_blocks`]: crate::MuonClipConfig::with_column_blocks
 //! [`with_muon`]: crate::MuonClipConfig::with_muon
 //! [`with_adamw`]: crate::MuonClipConfig::with_adamw
 //! [`with_group_weight_decay`]: crate::MuonClipConfig::with_group_weight_decay
@@ -78,6 +79,6 @@ mod plan;
 mod planner;
 mod rule;
 
-pub use plan::{ParamEntry, ParamPlan, RouteOverride, WeightDecayOverride};
+pub use plan::{BlocksOverride, ParamEntry, ParamPlan, RouteOverride, WeightDecayOverride};
 pub(crate) use planner::{Wishes, plan};
 pub use rule::{Reason, Route};

@@ -8,6 +8,7 @@ use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
 use super::rule::{Reason, Route};
+use crate::column_blocks::ColumnBlocks;
 
 /// A user's decision about the optimizer of a group of parameters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,6 +28,15 @@ pub struct WeightDecayOverride {
     pub weight_decay: f32,
 }
 
+/// A user's decision about the blocks of a group of parameters.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BlocksOverride {
+    /// The parameters, by path, regular expression or id. Those that AdamW trains, biases for instance, have no use for it.
+    pub group: ParamGroup,
+    /// Their blocks.
+    pub blocks: ColumnBlocks,
+}
+
 /// One parameter of a [`ParamPlan`].
 #[derive(Clone, Debug)]
 pub struct ParamEntry {
@@ -43,6 +53,8 @@ pub struct ParamEntry {
     pub reason: Reason,
     /// Its decoupled weight decay, multiplied by the learning rate.
     pub weight_decay: f32,
+    /// The matrices that Muon takes it for, side by side; `None` for one.
+    pub blocks: Option<ColumnBlocks>,
     pub(crate) device: Device,
 }
 
@@ -65,6 +77,15 @@ pub struct ParamPlan {
     unmatched: Vec<usize>,
     /// The same for overrides of the weight decay.
     unmatched_weight_decays: Vec<usize>,
+    /// The same for blocks.
+    unmatched_blocks: Vec<usize>,
+}
+
+/// Parameters that one optimizer with one configuration trains.
+pub(crate) struct Alike<'a> {
+    pub(crate) weight_decay: f32,
+    pub(crate) blocks: Option<&'a ColumnBlocks>,
+    pub(crate) paths: Vec<&'a str>,
 }
 
 impl ParamPlan {
@@ -72,6 +93,7 @@ impl ParamPlan {
         entries: Vec<ParamEntry>,
         unmatched: Vec<usize>,
         unmatched_weight_decays: Vec<usize>,
+        unmatched_blocks: Vec<usize>,
     ) -> Self {
         let by_path = entries
             .iter()
@@ -83,6 +105,7 @@ impl ParamPlan {
             by_path,
             unmatched,
             unmatched_weight_decays,
+            unmatched_blocks,
         }
     }
 
@@ -105,16 +128,20 @@ impl ParamPlan {
             .collect()
     }
 
-    /// The paths of all parameters with this route by weight decay, in order.
-    pub(crate) fn by_weight_decay(&self, route: Route) -> Vec<(f32, Vec<&str>)> {
-        let mut groups: Vec<(f32, Vec<&str>)> = Vec::new();
+    /// The paths of all parameters with this route that are trained alike, in order: with one weight decay and one kind of blocks.
+    pub(crate) fn alike(&self, route: Route) -> Vec<Alike<'_>> {
+        let mut groups: Vec<Alike> = Vec::new();
         for entry in self.entries.iter().filter(|entry| entry.route == route) {
-            match groups
-                .iter_mut()
-                .find(|(decay, _)| *decay == entry.weight_decay)
-            {
-                Some((_, paths)) => paths.push(&entry.path),
-                None => groups.push((entry.weight_decay, vec![&entry.path])),
+            let (weight_decay, blocks) = (entry.weight_decay, entry.blocks.as_ref());
+            let same =
+                |group: &&mut Alike| group.weight_decay == weight_decay && group.blocks == blocks;
+            match groups.iter_mut().find(same) {
+                Some(group) => group.paths.push(&entry.path),
+                None => groups.push(Alike {
+                    weight_decay,
+                    blocks,
+                    paths: vec![&entry.path],
+                }),
             }
         }
         groups
@@ -152,6 +179,11 @@ impl ParamPlan {
     pub fn unmatched_weight_decays(&self) -> &[usize] {
         &self.unmatched_weight_decays
     }
+
+    /// The positions of the column blocks that matched no parameter, in the order they were added.
+    pub fn unmatched_blocks(&self) -> &[usize] {
+        &self.unmatched_blocks
+    }
 }
 
 impl fmt::Display for ParamPlan {
@@ -175,12 +207,21 @@ impl fmt::Display for ParamPlan {
                 "{path:path_width$}  {shape:shape_width$}  {:5}  {decay:decay_width$}  {}",
                 entry.route, entry.reason
             )?;
+            if let Some(blocks) = entry.blocks.as_ref().and_then(|blocks| {
+                let columns = entry.shape.last().copied()?;
+                blocks.widths(columns)
+            }) {
+                writeln!(f, "{:path_width$}  columns of {blocks:?}", "")?;
+            }
         }
         for i in &self.unmatched {
             writeln!(f, "override {i} matches no parameter")?;
         }
         for i in &self.unmatched_weight_decays {
             writeln!(f, "weight decay override {i} matches no parameter")?;
+        }
+        for i in &self.unmatched_blocks {
+            writeln!(f, "column blocks {i} match no parameter")?;
         }
         Ok(())
     }

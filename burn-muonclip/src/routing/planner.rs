@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use burn::module::{Module, ModuleVisitor, Param, ParamGroup, ParamId};
 use burn::tensor::Tensor;
 
-use super::plan::{ParamEntry, ParamPlan, RouteOverride, WeightDecayOverride};
+use super::plan::{BlocksOverride, ParamEntry, ParamPlan, RouteOverride, WeightDecayOverride};
 use super::rule::{Level, Reason, Route, classify, is_never_decayed};
 use crate::error::PlanError;
 use crate::muon::stack_shape;
@@ -17,6 +17,7 @@ pub(crate) struct Wishes<'a> {
     /// The weight decay of parameters about which no rule and no override says otherwise.
     pub(crate) weight_decay: f32,
     pub(crate) weight_decays: &'a [WeightDecayOverride],
+    pub(crate) blocks: &'a [BlocksOverride],
 }
 
 /// Classifies every floating-point parameter of `module`, without initialising any.
@@ -43,11 +44,32 @@ pub(crate) fn plan<M: Module>(module: &M, wishes: Wishes<'_>) -> Result<ParamPla
             });
         }
     }
+    for entry in &mut entries {
+        if entry.route == Route::AdamW {
+            entry.blocks = None;
+        }
+        if let Some(blocks) = &entry.blocks {
+            let columns = entry.shape[entry.shape.len() - 1];
+            if blocks.widths(columns).is_none() {
+                return Err(PlanError::Blocks {
+                    path: entry.path.clone(),
+                    shape: entry.shape.clone(),
+                    blocks: blocks.clone(),
+                });
+            }
+        }
+    }
     let routes = wishes.routes.iter().map(|wish| &wish.group);
     let weight_decays = wishes.weight_decays.iter().map(|wish| &wish.group);
     let unmatched = empty_groups(routes, &entries);
     let unmatched_weight_decays = empty_groups(weight_decays, &entries);
-    Ok(ParamPlan::new(entries, unmatched, unmatched_weight_decays))
+    let unmatched_blocks = empty_groups(wishes.blocks.iter().map(|wish| &wish.group), &entries);
+    Ok(ParamPlan::new(
+        entries,
+        unmatched,
+        unmatched_weight_decays,
+        unmatched_blocks,
+    ))
 }
 
 /// The positions of the groups without any parameter.
@@ -75,6 +97,7 @@ fn unify_shared(entries: &mut [ParamEntry], chosen: &[Chosen]) {
     for indices in uses.values().filter(|indices| indices.len() > 1) {
         unify_route(entries, chosen, indices);
         unify_weight_decay(entries, chosen, indices);
+        unify_blocks(entries, chosen, indices);
     }
 }
 
@@ -116,9 +139,18 @@ fn unify_weight_decay(entries: &mut [ParamEntry], chosen: &[Chosen], indices: &[
     }
 }
 
+fn unify_blocks(entries: &mut [ParamEntry], chosen: &[Chosen], indices: &[usize]) {
+    let decider = indices.iter().copied().max_by_key(|&i| chosen[i].blocks);
+    let blocks = decider.and_then(|i| entries[i].blocks.clone());
+    for &i in indices {
+        entries[i].blocks = blocks.clone();
+    }
+}
+
 /// The overrides that decided an entry, by position.
 struct Chosen {
     route: Option<usize>,
+    blocks: Option<usize>,
     weight_decay: Option<usize>,
 }
 
@@ -155,11 +187,14 @@ impl ModuleVisitor for Planner<'_> {
             routes,
             weight_decay,
             weight_decays,
+            blocks,
         } = self.wishes;
         let chosen = Chosen {
             route: routes.iter().rposition(|wish| asks_for(&wish.group)),
             weight_decay: weight_decays.iter().rposition(|wish| asks_for(&wish.group)),
+            blocks: blocks.iter().rposition(|wish| asks_for(&wish.group)),
         };
+        let blocks = chosen.blocks.map(|i| blocks[i].blocks.clone());
         let (route, reason) = match chosen.route {
             Some(i) => (routes[i].route, Reason::Override),
             None => classify(&self.levels, &shape),
@@ -177,6 +212,7 @@ impl ModuleVisitor for Planner<'_> {
             route,
             reason,
             weight_decay,
+            blocks,
             device: param.lazy_device().inner(),
         });
     }

@@ -2,6 +2,7 @@
 //! other implementations.
 
 mod border;
+mod column_blocks;
 mod config;
 mod contract;
 mod faults;

@@ -92,7 +92,7 @@ fn a_clipped_head_comes_back_at_the_threshold_and_others_keep_their_bits() {
     let recorder = LogitRecorder::new();
     let were = logits(&before, &x, None);
     let threshold = between(&were);
-    let mut clip = clip_of(&before, threshold, &recorder);
+    let clip = clip_of(&before, threshold, &recorder);
     attend(
         &before,
         AttentionInput::self_attn(tracked(&x)),
@@ -167,7 +167,7 @@ fn the_balance_is_free_and_the_product_is_the_same() {
             .with_threshold(threshold)
             .with_balance(balance);
         let layers = vec![QkLayer::multi_head("attention", &before)];
-        let mut clip = config.init(&before, layers, recorder.clone()).unwrap();
+        let clip = config.init(&before, layers, recorder.clone()).unwrap();
         attend(
             &before,
             AttentionInput::self_attn(tracked(&x)),
@@ -297,7 +297,7 @@ fn given(attention: &MultiHeadAttention, logits: &[f32]) -> LogitMaxima {
 #[test]
 fn logits_that_are_not_above_the_threshold_or_not_numbers_change_nothing() {
     let attention = attention();
-    let mut clip = clip_of(&attention, 100.0, &LogitRecorder::new());
+    let clip = clip_of(&attention, 100.0, &LogitRecorder::new());
     let weights = |a: &MultiHeadAttention| {
         [&a.query, &a.key].map(|linear| numbers(&linear.weight.val().inner()))
     };
@@ -310,12 +310,8 @@ fn logits_that_are_not_above_the_threshold_or_not_numbers_change_nothing() {
         assert_eq!(weights(&after), before);
         assert_eq!(clip.last_report().unwrap().clipped(), 0);
     }
-    let broken: Vec<_> = clip
-        .last_report()
-        .unwrap()
-        .broken()
-        .map(|(_, head)| head)
-        .collect();
+    let report = clip.last_report().unwrap();
+    let broken: Vec<_> = report.broken().map(|(_, head)| head).collect();
     assert_eq!(broken, [0, 1, 2]);
 
     // Beside them, a head that is above is clipped as if it were alone.
@@ -367,7 +363,7 @@ fn query_heads_that_share_keys_get_exactly_their_own_factor() {
     let layer =
         QkLayer::grouped_query("layer", &model.query, &model.key, [heads, key_heads], width);
     let recorder = LogitRecorder::new();
-    let mut clip = QkClipConfig::new()
+    let clip = QkClipConfig::new()
         .with_threshold(threshold)
         .init(&model, vec![layer], recorder)
         .unwrap();
@@ -407,7 +403,7 @@ fn latent_attention_is_clipped_by_parts() {
         kv_b_proj: linear(heads * 7),
     };
     let layer = QkLayer::latent("layer", &model.q_proj, &model.kv_b_proj, heads, widths);
-    let mut clip = QkClipConfig::new()
+    let clip = QkClipConfig::new()
         .init(&model, vec![layer], LogitRecorder::new())
         .unwrap();
     let mut maxima = LogitMaxima::new();
@@ -431,7 +427,7 @@ fn latent_attention_is_clipped_by_parts() {
 fn a_fused_projection_is_clipped_where_its_queries_and_keys_are() {
     let qkv = LinearConfig::new(8, 3 * 6).init(&training());
     let layer = QkLayer::fused("layer", &qkv, [2, 2], 3);
-    let mut clip = QkClipConfig::new()
+    let clip = QkClipConfig::new()
         .init(&qkv, vec![layer], LogitRecorder::new())
         .unwrap();
     let mut maxima = LogitMaxima::new();
@@ -471,7 +467,7 @@ fn a_layer_that_is_used_twice_is_clipped_once_by_the_larger_of_both() {
         first,
     };
     let recorder = LogitRecorder::new();
-    let mut clip = QkClipConfig::new()
+    let clip = QkClipConfig::new()
         .with_threshold(1.0)
         .init(
             &model,
@@ -512,7 +508,7 @@ fn a_layer_that_is_used_twice_is_clipped_once_by_the_larger_of_both() {
 #[test]
 fn parameters_stay_what_they_are() {
     let attention = attention();
-    let mut clip = clip_of(&attention, 1.0, &LogitRecorder::new());
+    let clip = clip_of(&attention, 1.0, &LogitRecorder::new());
     let after = clip.apply_maxima(attention.clone(), &given(&attention, &[9.0; HEADS]));
     let ids = |a: &MultiHeadAttention| burn::module::list_param_ids(a);
     assert_eq!(ids(&attention), ids(&after));
@@ -529,7 +525,7 @@ fn sixteen_bit_weights_are_rounded_once() {
     let cast = |param: Param<Tensor<2>>| param.map(|weight| weight.cast(DType::BF16));
     attention.query.weight = cast(attention.query.weight);
     attention.key.weight = cast(attention.key.weight);
-    let mut clip = clip_of(&attention, 1.0, &LogitRecorder::new());
+    let clip = clip_of(&attention, 1.0, &LogitRecorder::new());
     let before = attention.query.weight.val();
     let after = clip.apply_maxima(attention.clone(), &given(&attention, &[3.0, 1.0, 0.5, 7.0]));
     let after = after.query.weight.val();
@@ -544,10 +540,10 @@ fn sixteen_bit_weights_are_rounded_once() {
 #[test]
 fn what_was_ever_clipped_survives_a_resume() {
     let attention = attention();
-    let mut clip = clip_of(&attention, 1.0, &LogitRecorder::new());
+    let clip = clip_of(&attention, 1.0, &LogitRecorder::new());
     clip.apply_maxima(attention.clone(), &given(&attention, &[9.0, 0.0, 0.0, 0.0]));
-    let saved = serde_json::to_string(clip.state()).unwrap();
-    let mut resumed = clip_of(&attention, 1.0, &LogitRecorder::new());
+    let saved = serde_json::to_string(&clip.state()).unwrap();
+    let resumed = clip_of(&attention, 1.0, &LogitRecorder::new());
     resumed
         .load_state(serde_json::from_str(&saved).unwrap())
         .unwrap();
@@ -555,8 +551,8 @@ fn what_was_ever_clipped_survives_a_resume() {
     assert_eq!(resumed.last_report().unwrap().share_ever_clipped(), 0.5);
 
     let other: MultiHeadAttention = MultiHeadAttentionConfig::new(WIDTH, 2).init(&training());
-    let mut other = clip_of(&other, 1.0, &LogitRecorder::new());
-    let error = other.load_state(clip.state().clone()).unwrap_err();
+    let other = clip_of(&other, 1.0, &LogitRecorder::new());
+    let error = other.load_state(clip.state()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the saved state of QK-Clip has 4 heads for layer `attention`, which has 2"
@@ -599,7 +595,7 @@ fn layers_that_cannot_be_clipped_are_refused_or_named() {
             .starts_with("layer `a` cannot be clipped: its queries or keys are normalised")
     );
 
-    let mut clip = config
+    let clip = config
         .init(&model, Vec::new(), LogitRecorder::new())
         .unwrap()
         .skipping("a", Unclippable::QkNorm)
@@ -671,7 +667,7 @@ fn descriptions_that_do_not_fit_are_refused_by_name() {
 #[should_panic(expected = "QK-Clip: layer `attention` recorded 3 heads and has 4")]
 fn a_report_of_other_heads_is_refused() {
     let attention = attention();
-    let mut clip = clip_of(&attention, 1.0, &LogitRecorder::new());
+    let clip = clip_of(&attention, 1.0, &LogitRecorder::new());
     clip.apply_maxima(attention.clone(), &given(&attention, &[9.0; 3]));
 }
 

@@ -1,6 +1,7 @@
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::tensor::{DType, Device, Int, Tensor};
 use burn_kimi_model::Decoder;
+use burn_muonclip::qk_clip::QkClip;
 
 use crate::text::Batch;
 
@@ -21,6 +22,12 @@ pub fn cross_entropy(logits: Tensor<3>, targets: Tensor<2, Int>) -> Tensor<1> {
 /// The cross entropy of the model's predictions on a batch.
 pub fn batch_loss(model: &Decoder, batch: &Batch) -> Tensor<1> {
     cross_entropy(model.forward(batch.inputs.clone()), batch.targets.clone())
+}
+
+/// The same in training, with the attention logits watched.
+pub fn watched_batch_loss(model: &Decoder, batch: &Batch, qk_clip: &QkClip) -> Tensor<1> {
+    let logits = model.forward_watched(batch.inputs.clone(), qk_clip);
+    cross_entropy(logits, batch.targets.clone())
 }
 
 /// Mean cross entropy over all windows in nats per byte. `model` must be without autodiff

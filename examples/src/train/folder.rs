@@ -68,6 +68,11 @@ impl RunFolder {
         self.0.join("checkpoint")
     }
 
+    /// `logits.svg`.
+    pub fn logits_file(&self) -> PathBuf {
+        self.0.join("logits.svg")
+    }
+
     /// `loss.svg`.
     pub fn chart_file(&self) -> PathBuf {
         self.0.join("loss.svg")
@@ -116,7 +121,12 @@ impl RunFolder {
         if checkpoints.exists() {
             fs::remove_dir_all(&checkpoints).map_err(|e| TrainError::io(&checkpoints, e))?;
         }
-        for file in [self.metrics_file(), self.chart_file(), self.config_file()] {
+        for file in [
+            self.metrics_file(),
+            self.chart_file(),
+            self.logits_file(),
+            self.config_file(),
+        ] {
             if file.exists() {
                 fs::remove_file(&file).map_err(|e| TrainError::io(&file, e))?;
             }

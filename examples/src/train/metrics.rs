@@ -2,6 +2,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use burn_muonclip::qk_clip::QkClipReport;
 use serde::{Deserialize, Serialize};
 
 use super::{TrainError, write_atomically};
@@ -23,8 +24,44 @@ pub struct MetricsLine {
     /// Whether the optimizer left the model as it was in this step, because a gradient was not finite.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
+    /// The attention heads that QK-Clip watches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heads: Vec<HeadLogit>,
+    /// The share of them that were ever clipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ever_clipped: Option<f64>,
     /// Seconds of training so far, without pauses between sessions.
     pub seconds: f64,
+}
+
+/// What QK-Clip found of an attention head in a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeadLogit {
+    /// Its layer.
+    pub layer: String,
+    /// Its place in the layer, counted from 0.
+    pub head: usize,
+    /// Its largest logit in this step, before the update; absent if it is no finite number.
+    pub logit: Option<f32>,
+    /// Whether its weights were scaled down for it.
+    pub clipped: bool,
+}
+
+impl HeadLogit {
+    /// Those of a report.
+    pub fn of(report: &QkClipReport) -> Vec<Self> {
+        let layers = report.layers.iter();
+        let heads = layers.flat_map(|layer| {
+            let heads = layer.heads.iter().enumerate();
+            heads.map(|(index, head)| Self {
+                layer: layer.name.clone(),
+                head: index,
+                logit: Some(head.largest).filter(|logit| logit.is_finite()),
+                clipped: head.is_clipped(),
+            })
+        });
+        heads.collect()
+    }
 }
 
 /// Appends lines to `metrics.jsonl`.

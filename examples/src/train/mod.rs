@@ -5,6 +5,7 @@
 //! DIR/metrics.jsonl                    one line per step
 //! DIR/checkpoint/step-00000100/        model, optimizer and position; complete or absent, never half-written
 //! DIR/loss.svg                         the curves
+//! DIR/logits.svg                       the largest attention logits, where MuonClip watches them
 //! DIR/.lock                            locked while a process trains the run
 //! ```
 //!
@@ -38,13 +39,13 @@ pub use atomic_file::write_atomically;
 pub use checkpoint::{load_model, newest_checkpoint};
 pub use config::RunConfig;
 pub use error::TrainError;
-pub use evaluate::{batch_loss, cross_entropy, evaluate};
+pub use evaluate::{batch_loss, cross_entropy, evaluate, watched_batch_loss};
 pub use folder::RunFolder;
 pub(crate) use folder::require_vacant;
 pub(crate) use interrupt::EXIT_INTERRUPTED;
 pub use interrupt::Interrupt;
 pub use locked_folder::LockedFolder;
-pub use metrics::{MetricsLine, MetricsLog, read_metrics};
+pub use metrics::{HeadLogit, MetricsLine, MetricsLog, read_metrics};
 pub use model::decoder_config;
 pub use optimizer::{LanguageModelOptimizer, OptimizerKind};
 pub use progress::Progress;

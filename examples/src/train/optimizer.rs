@@ -2,6 +2,7 @@ use std::path::Path;
 
 use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
 use burn_kimi_model::Decoder;
+use burn_muonclip::qk_clip::{QkClip, QkClipConfig, QkClipReport};
 use burn_muonclip::{MuonClip, MuonClipConfig};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,18 @@ impl OptimizerKind {
     }
 }
 
+/// QK-Clip for the attention layers of `model` that have logits, with the logits of every step for the metrics.
+fn qk_clip(settings: &TrainSettings, model: &Decoder) -> Option<QkClip> {
+    if settings.qk_clip == 0.0 {
+        return None;
+    }
+    let config = QkClipConfig::new()
+        .with_threshold(settings.qk_clip)
+        .with_exact(true);
+    let qk_clip = model.qk_clip(&config);
+    Some(qk_clip.expect("the settings are checked, and the layers are the model's own"))
+}
+
 /// The optimizer of a run, with its state.
 pub enum LanguageModelOptimizer {
     /// See [`OptimizerKind::MuonClip`].
@@ -45,7 +58,13 @@ impl LanguageModelOptimizer {
     pub fn new(settings: &TrainSettings, model: &Decoder) -> Self {
         let muonclip = MuonClipConfig::new().with_weight_decay(settings.weight_decay as f32);
         match settings.optimizer {
-            OptimizerKind::MuonClip => Self::MuonClip(Box::new(muonclip.init_fused(model))),
+            OptimizerKind::MuonClip => {
+                let optimizer = muonclip.init_fused(model);
+                Self::MuonClip(Box::new(match qk_clip(settings, model) {
+                    Some(qk_clip) => optimizer.with_qk_clip(qk_clip),
+                    None => optimizer,
+                }))
+            }
             OptimizerKind::AdamW => Self::AdamW(Box::new(
                 AdamWConfig::new()
                     .with_beta_1(muonclip.beta_1)
@@ -63,6 +82,20 @@ impl LanguageModelOptimizer {
             Self::MuonClip(optimizer) => optimizer.step(lr, model, gradients),
             Self::AdamW(optimizer) => optimizer.step(lr, model, gradients),
         }
+    }
+
+    /// What clips the attention logits, if anything does.
+    pub fn qk_clip(&self) -> Option<&QkClip> {
+        match self {
+            Self::MuonClip(optimizer) => optimizer.qk_clip(),
+            Self::AdamW(_) => None,
+        }
+    }
+
+    /// What was found of the attention logits in the last step, if it was taken and they are watched.
+    pub fn clipping(&self) -> Option<QkClipReport> {
+        let report = self.qk_clip()?.last_report()?;
+        (!self.skipped()).then_some(report)
     }
 
     /// Whether the last step left the model as it was, because a gradient was NaN or infinite. AdamW does not

@@ -2,6 +2,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
+use burn_muonclip::qk_clip::QkClipState;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -10,12 +11,14 @@ use super::{OptimizerKind, TrainError, TrainSettings};
 const FORMAT: u32 = 2;
 
 /// Where a run stands. The learning rate and the batch of the next step follow from the step number.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Position {
     /// Steps taken.
     pub(super) step: usize,
     /// Seconds of training so far.
     pub(super) seconds: f64,
+    /// Which attention heads were ever clipped, if they are watched.
+    pub(super) qk_clip: Option<QkClipState>,
 }
 
 /// `position.json`: the position, and what it is the position of.
@@ -32,6 +35,8 @@ pub(super) struct PositionFile {
     seed: u64,
     model_sha256: String,
     optimizer_sha256: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    qk_clip: Option<QkClipState>,
 }
 
 impl PositionFile {
@@ -50,6 +55,7 @@ impl PositionFile {
             seed: train.seed,
             model_sha256: sha256(model)?,
             optimizer_sha256: sha256(optimizer)?,
+            qk_clip: position.qk_clip,
         })
     }
 
@@ -119,6 +125,7 @@ impl PositionFile {
         Position {
             step: self.step,
             seconds: self.seconds,
+            qk_clip: self.qk_clip.clone(),
         }
     }
 }

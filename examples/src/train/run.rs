@@ -82,6 +82,11 @@ pub fn resume(
     let model = load_model(&checkpoint, &config.model, &device)?;
     let optimizer = LanguageModelOptimizer::new(train, &model);
     let optimizer = checkpoint::load_optimizer(&checkpoint, optimizer)?;
+    if let (Some(qk_clip), Some(state)) = (optimizer.qk_clip(), &position.qk_clip) {
+        qk_clip
+            .load_state(state.clone())
+            .map_err(|e| TrainError::malformed(&checkpoint, e))?;
+    }
     folder.write_config(config)?;
     let log = MetricsLog::open(&folder.metrics_file(), position.step)?;
     let session = Session::new(

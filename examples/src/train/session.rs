@@ -3,16 +3,17 @@ use std::time::Instant;
 use burn::module::Module;
 use burn::tensor::Device;
 use burn_kimi_model::Decoder;
+use burn_muonclip::qk_clip::QkClip;
 
 use super::checkpoint;
 use super::position::Position;
 use super::shards::Shards;
 use super::{
-    Interrupt, LanguageModelOptimizer, LearningRates, MetricsLine, MetricsLog, Progress, RunConfig,
-    RunFolder, Task, TrainError, evaluate, read_metrics,
+    HeadLogit, Interrupt, LanguageModelOptimizer, LearningRates, MetricsLine, MetricsLog, Progress,
+    RunConfig, RunFolder, Task, TrainError, evaluate, read_metrics,
 };
-use crate::chart;
 use crate::text::TrainBatches;
+use crate::{chart, logit_chart};
 
 /// How a session of training ended.
 #[derive(Clone, Debug)]
@@ -121,7 +122,10 @@ impl<'a> Session<'a> {
     fn advance(mut self) -> Result<(Self, MetricsLine), TrainError> {
         let train = &self.config.settings.train;
         let batch = self.batches.batch(self.step, &self.device);
-        let (train_loss, gradients) = self.shards.gradients(&self.model, &batch, &self.device);
+        let qk_clip = self.optimizer.qk_clip();
+        let (train_loss, gradients) =
+            self.shards
+                .gradients(&self.model, &batch, &self.device, qk_clip);
         let lr = self.rates.next_rate();
         if let Some(gradients) = gradients {
             self.model = self.optimizer.step(lr, self.model, gradients);
@@ -131,6 +135,7 @@ impl<'a> Session<'a> {
         let validates = self.step.is_multiple_of(train.eval_every) || self.step == train.steps;
         let validation_loss =
             (validates && train_loss.is_finite()).then(|| self.validate(&self.model.valid()));
+        let clipping = self.optimizer.clipping();
         let line = MetricsLine {
             step: self.step,
             tokens: self.step * train.batch * train.seq_len,
@@ -138,6 +143,8 @@ impl<'a> Session<'a> {
             train_loss: train_loss.is_finite().then_some(train_loss),
             validation_loss,
             skipped: self.optimizer.skipped(),
+            heads: clipping.as_ref().map_or_else(Vec::new, HeadLogit::of),
+            ever_clipped: clipping.map(|report| report.share_ever_clipped()),
             seconds: self.seconds(),
         };
         self.log.append(&line)?;
@@ -176,12 +183,16 @@ impl<'a> Session<'a> {
         let position = Position {
             step: self.step,
             seconds: self.seconds(),
+            qk_clip: self.optimizer.qk_clip().map(QkClip::state),
         };
         let train = &self.config.settings.train;
         checkpoint::save(self.folder, position, train, &self.model, &self.optimizer)
     }
 
     fn draw_chart(&self) -> Result<(), TrainError> {
-        chart::draw_run(self.folder, self.config)
+        chart::draw_run(self.folder, self.config)?;
+        let lines = read_metrics(&self.folder.metrics_file())?;
+        let threshold = self.config.settings.train.qk_clip;
+        logit_chart::draw(&self.folder.logits_file(), &lines, threshold)
     }
 }

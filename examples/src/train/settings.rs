@@ -77,6 +77,10 @@ pub struct TrainSettings {
     /// Decoupled weight decay
     #[arg(long, default_value_t = 0.1, value_name = "DECAY")]
     pub weight_decay: f64,
+    /// Largest attention logit that MuonClip leaves alone; 0 never clips. AdamW does not clip
+    #[arg(long, default_value_t = 100.0, value_name = "LOGIT")]
+    #[serde(default)]
+    pub qk_clip: f64,
     /// Optimizer steps
     #[arg(long, default_value_t = 300, value_name = "STEPS")]
     pub steps: usize,
@@ -134,7 +138,11 @@ impl TrainSettings {
     pub fn validate_rates(&self) -> Result<(), TrainError> {
         check_learning_rate("lr", self.lr)?;
         check_fraction("final-lr", self.final_lr)?;
-        check_fraction("weight-decay", self.weight_decay)
+        check_fraction("weight-decay", self.weight_decay)?;
+        let finite = self.qk_clip >= 0.0 && self.qk_clip.is_finite();
+        require("qk-clip", finite, || {
+            format!("must be 0 or a positive number, got {}", self.qk_clip)
+        })
     }
 }
 

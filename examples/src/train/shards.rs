@@ -5,9 +5,10 @@ use burn::module::Module;
 use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::Device;
 use burn_kimi_model::Decoder;
+use burn_muonclip::qk_clip::QkClip;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::{TrainError, batch_loss};
+use super::{TrainError, batch_loss, watched_batch_loss};
 use crate::text::Batch;
 
 /// Computes the parts of a batch at the same time, each on its share of the CPU's threads.
@@ -33,12 +34,13 @@ impl Shards {
         Ok(Self { pools })
     }
 
-    /// The mean loss over `batch`, and its gradients unless it is NaN or infinite. `device` is the model's.
+    /// The mean loss over `batch`, and its gradients unless it is NaN or infinite. `device` is the model's; `qk_clip` has the attention logits of all parts.
     pub(super) fn gradients(
         &self,
         model: &Decoder,
         batch: &Batch,
         device: &Device,
+        qk_clip: Option<&QkClip>,
     ) -> (f32, Option<GradientsParams>) {
         let windows = batch.windows() as f64;
         let mut sum = GradientsAccumulator::new();
@@ -49,7 +51,7 @@ impl Shards {
                 let share = part.windows() as f64 / windows;
                 // Leaves of its own in the graph: Burn takes parts with common leaves for one graph, and computes them one after the other.
                 let model = model.clone().fork(device);
-                let work = move || part_gradients(&model, &part, share);
+                let work = move || part_gradients(&model, &part, share, qk_clip);
                 started.push(scope.spawn(move || pool.install(work)));
             }
             for part in started {
@@ -67,8 +69,17 @@ impl Shards {
 }
 
 /// The part of the batch's loss that falls to `part`, and its gradients.
-fn part_gradients(model: &Decoder, part: &Batch, share: f64) -> (f32, Option<GradientsParams>) {
-    let loss = batch_loss(model, part) * share;
+fn part_gradients(
+    model: &Decoder,
+    part: &Batch,
+    share: f64,
+    qk_clip: Option<&QkClip>,
+) -> (f32, Option<GradientsParams>) {
+    let loss = match qk_clip {
+        Some(qk_clip) => watched_batch_loss(model, part, qk_clip),
+        None => batch_loss(model, part),
+    };
+    let loss = loss * share;
     let value = loss.clone().into_scalar::<f32>();
     let gradients = || GradientsParams::from_grads(loss.backward(), model);
     (value, value.is_finite().then(gradients))

@@ -1,6 +1,8 @@
 use std::fs;
 
 use examples::chart::{Curve, draw};
+use examples::logit_chart;
+use examples::train::{HeadLogit, MetricsLine};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 use tempfile::TempDir;
@@ -99,6 +101,54 @@ fn has_axes_legend_and_both_curves_of_both_optimizers() {
     assert_eq!(svg.circles, 8);
     // Five curves (the bigram's line among them) and their five legend lines.
     assert!(svg.polylines >= 10, "{}", svg.polylines);
+}
+
+/// Steps of two heads, of which one is clipped at step 3.
+fn watched() -> Vec<MetricsLine> {
+    let head = |step: usize, head: usize| HeadLogit {
+        layer: "layers.3.self_attn".to_owned(),
+        head,
+        logit: (step != 2).then_some(10.0 * (step * (head + 1)) as f32),
+        clipped: head == 1 && step == 3,
+    };
+    let line = |step| MetricsLine {
+        step,
+        tokens: step,
+        lr: 0.1,
+        train_loss: Some(1.0),
+        validation_loss: None,
+        skipped: false,
+        heads: vec![head(step, 0), head(step, 1)],
+        ever_clipped: Some(0.5),
+        seconds: 0.0,
+    };
+    (1..=4).map(line).collect()
+}
+
+#[test]
+fn logits_have_a_curve_for_every_head_and_a_mark_where_one_is_clipped() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("logits.svg");
+    logit_chart::draw(&path, &watched(), 50.0).expect("a chart");
+    let svg = parse(&fs::read_to_string(&path).expect("a file"));
+    for text in [
+        "step",
+        "logit",
+        "threshold (50)",
+        "layers.3.self_attn, head 0 (clipped 0 times)",
+        "layers.3.self_attn, head 1 (clipped 1 times)",
+    ] {
+        assert!(svg.says(text), "{text} is missing in {:?}", svg.texts);
+    }
+    assert_eq!(svg.circles, 1);
+}
+
+#[test]
+fn without_watched_heads_there_is_no_chart_of_them() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("logits.svg");
+    logit_chart::draw(&path, &[], 50.0).expect("nothing to draw");
+    assert!(!path.exists());
 }
 
 #[test]

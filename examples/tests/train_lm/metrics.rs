@@ -11,6 +11,8 @@ fn line(step: usize) -> MetricsLine {
         lr: 0.1 / 3.0,
         train_loss: Some(5.0 / step as f32),
         validation_loss: step.is_multiple_of(2).then_some(1.0 / 3.0),
+        heads: Vec::new(),
+        ever_clipped: None,
         skipped: step == 3,
         seconds: 0.25,
     }

@@ -52,6 +52,14 @@ fn a_run_leaves_its_files_and_prints_what_it_found() {
     let (first, last) = (&lines[0], &lines[29]);
     assert!(last.train_loss < first.train_loss, "{first:?} {last:?}");
     assert!(newest_checkpoint(&folder).expect("a folder").is_some());
+    // Only the latent layer has logits.
+    assert!(lines.iter().all(|line| {
+        !line.heads.is_empty()
+            && line.heads.iter().all(|head| {
+                head.layer == line.heads[0].layer && head.logit.is_some() && !head.clipped
+            })
+    }));
+    assert!(folder.logits_file().exists());
     assert!(
         fs::read_to_string(folder.chart_file())
             .expect("loss.svg")

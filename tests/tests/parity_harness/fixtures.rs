@@ -57,3 +57,8 @@ fn attnres_stack() {
 fn muon() {
     assert_all_pass("muon", 6, 6);
 }
+
+#[test]
+fn qk_clip() {
+    assert_all_pass("qk_clip", 2, 2 * 4);
+}

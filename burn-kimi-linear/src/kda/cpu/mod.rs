@@ -7,6 +7,8 @@
 mod backward;
 mod chunk;
 mod forward;
+#[cfg(test)]
+mod in_place;
 mod pairs;
 mod prepare;
 mod problem;

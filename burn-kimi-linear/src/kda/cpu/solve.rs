@@ -1,4 +1,7 @@
 //! The triangular systems of a chunk, row by row.
+//!
+//! `C^2 V` operations a chunk and head, twice that with the output, from the first cache. A row needs those before it, so the work goes across
+//! the columns, four registers at a time.
 
 use macerator::Simd;
 

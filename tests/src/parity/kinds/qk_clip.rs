@@ -38,7 +38,7 @@ pub(super) fn compute(case: &Case, session: &mut Session<'_>) -> Result<(), Case
         [heads.query, heads.key],
         heads.width,
     );
-    let mut clip = QkClipConfig::new()
+    let clip = QkClipConfig::new()
         .with_threshold(threshold)
         .init(&layer, vec![description], LogitRecorder::new())
         .map_err(|error| case.bad_field("tau", error.to_string()))?;

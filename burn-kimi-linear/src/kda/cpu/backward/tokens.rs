@@ -1,4 +1,5 @@
-//! The gradients of a chunk's tokens, from what the walks know of it.
+//! The gradients of a chunk's tokens, from what the walks know of it: `6 K V` operations a token in products with the states on either side, which are read
+//! in rows, and the pairs ([`super::super::pairs`]).
 
 use burn_kimi_kernels::cpu::lanes::{dot, load, registers, splat, store};
 use burn_kimi_kernels::cpu::product::{Left, Replace, Size, multiply};

@@ -1,4 +1,4 @@
-//! The walks from chunk to chunk, in some columns of the values.
+//! The walks from chunk to chunk, in some columns of the values: forward `4 K V` operations a token, back `6 K V`, from a state in the second cache.
 
 use std::ops::Range;
 
