@@ -18,10 +18,11 @@ record=tests/cuda-check.txt
 tool=${CUDA_CHECK:-../shared/cuda-check/run}
 
 sources() {
-    find ./*/src -name '*.rs' \( -path '*/cube/*' -o -name plan.rs \)
-    local program
+    local program crate
     for program in "${programs[@]}"; do
-        echo "./${program% *}/examples/${program#* }.rs"
+        crate=${program% *}
+        find "./$crate/src" -name '*.rs' \( -path '*/cube/*' -o -name plan.rs \)
+        echo "./$crate/examples/${program#* }.rs"
     done
 }
 

@@ -6,6 +6,7 @@
 #   tests/full.sh kernels-wgpu  the tests of burn-kimi-linear with its kernels on the same
 #   tests/full.sh train         the default training run, and what it must reach
 #   tests/full.sh benches       every criterion benchmark
+#   tests/full.sh spirv         what the Vulkan compiler makes of the KDA kernels, against the rules of SPIR-V; needs gcc, libvulkan-dev and spirv-tools
 #   tests/full.sh               all of them
 #
 # Most of parity-wgpu is compiling Burn's GPU backends. Software Vulkan needs the Debian packages mesa-vulkan-drivers and libvulkan1.
@@ -27,6 +28,8 @@ train() {
 
 benches() { cargo bench --workspace --benches; }
 
+spirv() { tests/spirv-check.sh; }
+
 timed() {
     local start=$SECONDS
     "$1"
@@ -38,11 +41,13 @@ parity-wgpu) timed parity_wgpu ;;
 kernels-wgpu) timed kernels_wgpu ;;
 train) timed train ;;
 benches) timed benches ;;
+spirv) timed spirv ;;
 all)
     timed parity_wgpu
     timed kernels_wgpu
     timed train
     timed benches
+    timed spirv
     ;;
-*) sed -n '2,11p' "$0" && exit 2 ;;
+*) sed -n '2,12p' "$0" && exit 2 ;;
 esac

@@ -7,7 +7,7 @@ use burn::tensor::{DType, Tensor};
 
 use super::definition::{KdaOps, KdaTensors};
 use super::inputs::KdaInputs;
-use super::plan::KdaPlan;
+use super::plan::{KdaPlan, Preparation};
 
 /// The output and the states.
 pub(super) fn forward(inputs: KdaInputs) -> (Tensor<4>, Tensor<4>) {
@@ -26,14 +26,18 @@ pub(super) fn snapshots(inputs: KdaInputs) -> (Tensor<4>, Tensor<5>) {
 fn lower(inputs: KdaInputs) -> (KdaTensors<Dispatch>, Arc<KdaPlan>) {
     let [_, _, value_heads, key_dim] = inputs.g.dims();
     let device = inputs.v.device();
-    // Without a gate to compute nothing reads these, so nothing is written to them either: on a GPU that would be two launches more.
+    // Where nothing is prepared nothing reads these, so nothing is written to them either: on a GPU that would be two launches more.
+    let unread = inputs.plan.preparation == Preparation::None;
     let a_log = match inputs.a_log {
         Some(a_log) => a_log.cast(DType::F32),
-        None => Tensor::empty([value_heads], (&device, DType::F32)),
+        None if unread => Tensor::empty([value_heads], (&device, DType::F32)),
+        // The rate is its exponential.
+        None => Tensor::zeros([value_heads], (&device, DType::F32)),
     };
     let dt_bias = match inputs.dt_bias {
         Some(dt_bias) => dt_bias.cast(DType::F32),
-        None => Tensor::empty([value_heads, key_dim], (&device, DType::F32)),
+        None if unread => Tensor::empty([value_heads, key_dim], (&device, DType::F32)),
+        None => Tensor::zeros([value_heads, key_dim], (&device, DType::F32)),
     };
     let tensors = KdaTensors {
         q: inputs.q.into_dispatch(),

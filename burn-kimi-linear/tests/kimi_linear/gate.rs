@@ -102,7 +102,8 @@ fn missing_a_log_is_a_rate_of_one() {
             let (x, a_log, dt_bias) = inputs.tensors((&engine.device, DType::F32));
             let with = kda_gate(x.clone(), Some(a_log.zeros_like()), dt_bias.clone(), gate);
             let without = kda_gate(x, None, dt_bias, gate);
-            assert_eq!(with.into_data(), without.into_data(), "{}", engine.name);
+            // The device's exponential of 0 need not be exactly 1.
+            assert_close(engine.name, &values(with), &values(without), 1e-6);
         }
     }
 }

@@ -4,8 +4,7 @@
 //! `dx = r (dy - y <y, dy>)`, and those of the write strength through the sigmoid. [`decays`] takes those of the logarithm of the decay
 //! through the forget gate, and leaves a chunk's part of the gradients of the gate's parameters.
 //!
-//! Per chunk and value head `3 C K` numbers of the gradients kernel and `2 C K` of the record are read, `3 C K + C` written in the caller's dtype, and `2 K` left
-//! for the gate: some ten operations a number, so bytes decide. Units of a cube lie along `K`, as the numbers do in memory.
+//! Bytes only: what the gradients kernel wrote is read twice and once, what the caller gets is written.
 
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;

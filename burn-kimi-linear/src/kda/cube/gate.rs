@@ -1,6 +1,4 @@
 //! The functions that prepare one number: forget gate and write strength, and their derivatives.
-//!
-//! Each is some ten operations with one or two exponentials, inside the kernels that read the number anyway: no bytes of its own.
 
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;

@@ -5,14 +5,6 @@
 //! gradient of the state, [`gradients`] has those of a chunk's prepared inputs, in parallel again, and [`chain`] those of what the caller
 //! gave.
 //!
-//! # What is not used, and why
-//!
-//! - **Matrix units** would round the inputs of products to `bf16` or `tf32`, where the state and everything that meets it is promised in `f32`, and WGSL has none.
-//! - **Plane operations** are not offered by software Vulkan, and their order of addition is the device's. Sums go through shared memory in a fixed order.
-//! - **Burn's matrix product** chooses its kernel by shape, so a sequence's bits would depend on its batch.
-//! - **Autotune** measures variants on the device. The one choice there is, one column of the state a unit or two ([`plan`]), has the same bits either way and follows
-//!   from how many cubes the device can keep busy, which the number of states says without a measurement.
-//!
 //! Every sum has a fixed order that depends on `K` alone, no kernel uses atomics, and no value of a token takes part in a result of an
 //! earlier one.
 

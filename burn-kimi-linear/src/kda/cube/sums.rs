@@ -1,8 +1,5 @@
 //! The gradients of the gate's parameters, from the sums that the chunks left: rows of `[HV, 2, K]` are added up in a fixed order, some at a
 //! time, until there is one.
-//!
-//! Bytes only: `2 K` numbers a chunk and head are read once and a 64th of them written, so a tree of two or three launches costs what one pass over
-//! them does. A cube takes neighbouring columns, which lie side by side in memory; rows are added in order, so the bits do not depend on the device.
 
 use burn::tensor::{DType, Shape};
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;

@@ -60,9 +60,17 @@ pub(super) fn batches(
     let most_chunks = most_chunks.clamp(1, MOST_SEQUENCES);
     spans
         .chunks(most_chunks)
-        .map(|spans| Batch {
-            sequences: spans.len(),
-            windows: windows(spans, most_chunks),
+        .map(|spans| {
+            let step = most_chunks / spans.len();
+            let longest = spans.iter().map(Span::chunks).max().unwrap_or(0);
+            let windows = (0..longest)
+                .step_by(step)
+                .map(|first| window(spans, first..first + step))
+                .collect();
+            Batch {
+                sequences: spans.len(),
+                windows,
+            }
         })
         .collect()
 }
@@ -81,25 +89,6 @@ struct Span {
 impl Span {
     fn chunks(&self) -> usize {
         self.tokens.div_ceil(self.chunk)
-    }
-}
-
-/// All chunks of at most `most_chunks` sequences.
-///
-/// A window is as long as the sequences that reach it allow, so few long ones among many short ones do not take a window for every few of their chunks: of `N`
-/// sequences with `n` chunks in all there are at most `4 n / most_chunks + log2(N) + 1`. A window either loses half of its sequences or keeps them for a quarter
-/// of what it may hold.
-fn windows(spans: &[Span], most_chunks: usize) -> Vec<Window> {
-    let mut windows = Vec::new();
-    let mut first = 0;
-    loop {
-        let alive = spans.iter().filter(|span| span.chunks() > first).count();
-        if alive == 0 {
-            return windows;
-        }
-        let step = most_chunks / alive;
-        windows.push(window(spans, first..first + step));
-        first += step;
     }
 }
 
@@ -154,27 +143,6 @@ mod tests {
                 })
             })
             .collect()
-    }
-
-    #[test]
-    fn few_long_sequences_among_many_short_ones_take_few_windows() {
-        let sequence = |row, len| Sequence {
-            row,
-            start: 0,
-            len,
-            slot: row,
-        };
-        let mut sequences: Vec<_> = (1..256).map(|row| sequence(row, 1)).collect();
-        sequences.push(sequence(0, 4096 * 16));
-        let most = 512;
-        let batches = batches(&sequences, 4096 * 16, 16, most);
-        assert_eq!(batches.len(), 1);
-        let bound = 4 * (4096 + 255) / most + 8 + 1;
-        assert!(
-            batches[0].windows.len() <= bound,
-            "{}",
-            batches[0].windows.len()
-        );
     }
 
     #[test]
