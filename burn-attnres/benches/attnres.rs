@@ -102,7 +102,7 @@ fn forward_backward(criterion: &mut Criterion) {
 /// What the machine can do: as many bytes as the forward read moves, half of them read and half written, by all threads.
 fn copy(criterion: &mut Criterion) {
     let mut group = group(criterion, "attnres/copy", SOURCES + 1);
-    let from = vec![1.0f32; (SOURCES + 1) / 2 * WIDTH * TOKENS];
+    let from = vec![1.0f32; SOURCES.div_ceil(2) * WIDTH * TOKENS];
     let mut to = vec![0.0f32; from.len()];
     let part = from.len().div_ceil(rayon::current_num_threads());
     group.bench_function("flex", |bencher| {

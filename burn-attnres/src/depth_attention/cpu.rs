@@ -302,6 +302,9 @@ fn mix<S: Simd>(problem: &Problem, token: usize, found: &[Found], h: &mut [f32])
     }
 }
 
+/// A row of a source, and where its gradient goes.
+type SourceRow<'a> = (&'a [f32], &'a mut [f32]);
+
 /// With `G` the gradient of `h`, `g_i = <G, v_i>` plus the gradient of the weight `p_i`, `dz_i = p_i (g_i - sum_j p_j g_j)` and `r_i` the scale:
 ///
 /// ```text
@@ -311,7 +314,7 @@ fn mix<S: Simd>(problem: &Problem, token: usize, found: &[Found], h: &mut [f32])
 #[macerator::with_simd]
 fn backward<'a, S: Simd>(
     problem: &Problem<'a>,
-    workspace: &mut (Vec<Found>, Vec<(&'a [f32], &'a mut [f32])>),
+    workspace: &mut (Vec<Found>, Vec<SourceRow<'a>>),
     task: usize,
     given: [&[f32]; 2],
     results: &Gradients<'a>,

@@ -92,8 +92,8 @@ fn rotation(seed: u64, n: usize) -> Matrix {
         let mut next = product.clone();
         for j in 0..n {
             let along: f64 = (0..n).map(|i| direction[i] * product.at(i, j)).sum();
-            for i in 0..n {
-                next.values[i * n + j] -= 2.0 / square * along * direction[i];
+            for (i, x) in direction.iter().enumerate() {
+                next.values[i * n + j] -= 2.0 / square * along * x;
             }
         }
         product = next;
@@ -124,7 +124,7 @@ fn every_set_of_coefficients_ends_where_it_should() {
     for m in [24, 28, 100] {
         let x = with_spectrum(&spectrum, m);
         for (config, least, most) in &sets {
-            let o = &orthogonalized(&[x.clone()], config)[0];
+            let o = &orthogonalized(std::slice::from_ref(&x), config)[0];
             for (sigma, value) in spectrum.iter().zip(singular_values(o, 24, m)) {
                 if sigma / norm < 0.003 {
                     continue;
@@ -175,7 +175,11 @@ fn directions_that_are_not_there_stay_small_over_many_steps() {
         NewtonSchulzConfig::two_stage(),
         NewtonSchulzConfig::new().with_steps(15),
     ] {
-        let o = Matrix::new(40, 200, orthogonalized(&[x.clone()], &config)[0].clone());
+        let o = Matrix::new(
+            40,
+            200,
+            orthogonalized(std::slice::from_ref(&x), &config)[0].clone(),
+        );
         // Three singular values of at most 1.21; the others come from rounding of the input, and five steps may make them large.
         let largest = (0..40).fold(0.0f64, |max, i| {
             let row: f64 = (0..200).map(|j| o.at(i, j).powi(2)).sum();

@@ -117,7 +117,7 @@ fn a_clipped_head_comes_back_at_the_threshold_and_others_keep_their_bits() {
                 .slice([0..WIDTH, head * width..(head + 1) * width]);
             let bias = linear.bias.as_ref().unwrap().val().inner();
             let mut all = numbers(&weight);
-            all.extend(numbers(&bias.slice([head * width..(head + 1) * width])));
+            all.extend(numbers(&bias.narrow(0, head * width, width)));
             all
         };
         let pairs = [(&before.query, &after.query), (&before.key, &after.key)];

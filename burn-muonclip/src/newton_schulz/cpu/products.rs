@@ -194,7 +194,7 @@ fn bring_together(
     }
 }
 
-impl Symmetric<'_> {
+impl<'a> Symmetric<'a> {
     /// Writes a block to its place and to the mirrored one.
     #[inline(always)]
     fn finish(&self, [top, rows]: [usize; 2], [start, columns]: [usize; 2], block: &mut Tile) {
@@ -255,7 +255,7 @@ impl Symmetric<'_> {
     ///
     /// Nobody else may hold any of it.
     #[inline(always)]
-    unsafe fn part(&self, row: usize, column: usize, width: usize) -> &mut [f32] {
+    unsafe fn part(&self, row: usize, column: usize, width: usize) -> &'a mut [f32] {
         let at = row * self.stride + column;
         // SAFETY: the caller's promise.
         unsafe { self.out.part(at..at + width) }
