@@ -4,8 +4,8 @@
 //! chunk. Heads are independent, and so are the columns of their values: where there are fewer heads than threads, the columns are
 //! shared out, each part doing the work within the chunks over.
 //!
-//! From memory come `4 (3 K + V) + 4` bytes a token and head and `4 V` go there, some 500 operations a byte at widths of 128: arithmetic decides. So a
-//! head's state and the chunk's matrices stay in the second cache, 100 KB at these widths, and products are blocked for registers.
+//! From memory come `4 (3 K + V) + 4` bytes a token and head and `4 V` go there, some 40 operations a byte at widths of 128: arithmetic decides. So a
+//! head's state, 64 KiB at these widths, stays in the second cache with the chunk's matrices, and products are blocked for registers.
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! From the rows of the inputs to what the recurrence takes, and the chain rule back.
 //!
-//! Some forty operations a number, most of them exponentials, on rows that were just copied into the workspace: `3 K` numbers a token and head, read once.
+//! Exponentials and their like, dozens of operations a number, on rows that were just copied into the workspace: `3 K` numbers a token and head, read once.
 
 use macerator::Simd;
 

@@ -3,7 +3,7 @@
 //! Nothing was saved but the inputs. For each head the forward walk ([`walk`]) leaves the state that entered every chunk, `T / C` matrices
 //! `[K, V]`, and what every token corrected, `[T, V]`; both are freed with the call, and as many exist at a time as there are threads.
 //! The walk back costs `12 K V` operations a token on top of the `4 K V` of the walk forward. Besides inputs and gradients, read and written once, the states
-//! between chunks go to memory and come back: `8 K V / C` bytes a token and head, an operation for every sixteenth of a byte.
+//! between chunks go to memory and come back: `8 K V / C` bytes a token and head, `2 C` operations for each.
 //!
 //! With the letters of [`super::super::primitive`] and `E` for the errors, `U = Diag(beta) E`:
 //!
