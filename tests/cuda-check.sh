@@ -13,6 +13,7 @@ cd "$(dirname "$0")/.."
 # A crate with kernels, and its example that launches them all. Another crate is another line.
 programs=(
     'burn-kimi-linear kda_kernels'
+    'burn-muonclip max_logit_kernels'
 )
 record=tests/cuda-check.txt
 tool=${CUDA_CHECK:-../shared/cuda-check/run}
@@ -87,9 +88,14 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/cuda-check}
 echo "sources $now" >"$out/record"
+# In one build: alone, each crate would have another set of features, and Burn would be compiled for each.
+build=(build --locked --features cuda,cubecl/cuda-cpp)
+for program in "${programs[@]}"; do
+    build+=(-p "${program% *}" --example "${program#* }")
+done
+"$tool" build "${build[@]}"
 for program in "${programs[@]}"; do
     crate=${program% *} example=${program#* }
-    "$tool" build build --locked -p "$crate" --features cuda,cubecl/cuda-cpp --example "$example"
     for cc in 80 90; do
         check "$crate" "$CARGO_TARGET_DIR/debug/examples/$example" $cc | tee -a "$out/record"
     done

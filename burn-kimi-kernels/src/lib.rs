@@ -3,6 +3,8 @@
 
 #[cfg(feature = "flex")]
 pub mod cpu;
+#[cfg(feature = "cube")]
+pub mod cube;
 #[cfg(feature = "kernels")]
 pub mod list;
 #[cfg(feature = "kernels")]

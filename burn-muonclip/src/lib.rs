@@ -4,6 +4,7 @@
 mod adamw;
 mod column_blocks;
 mod config;
+pub mod distributed;
 mod error;
 mod fused;
 mod max_logit;
@@ -15,6 +16,7 @@ pub mod routing;
 
 pub use column_blocks::ColumnBlocks;
 pub use config::MuonClipConfig;
+pub use distributed::DistributedMuonClip;
 pub use error::{PlanError, StateError};
 pub use fused::{GroupSummary, MuonClip, StepOutcome, StepReport, Summary};
 pub use max_logit::{MaxLogitOptions, max_logit, max_logit_bound};

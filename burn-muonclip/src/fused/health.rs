@@ -15,12 +15,27 @@ pub(crate) struct GradientSize {
     statistics: Tensor<1>,
 }
 
+/// The size of one gradient.
+pub(crate) struct MeasuredSize {
+    pub(crate) path: String,
+    num_elements: usize,
+    mean: f64,
+    /// The sum of squares over the mean, where norms were wanted.
+    squares: Option<f64>,
+}
+
 /// What the sizes say together.
-pub(crate) struct Health {
-    /// Paths of gradients with NaN or infinite elements.
-    pub(crate) non_finite: Vec<String>,
-    /// Norm of all gradients together, where norms were measured.
-    pub(crate) norm: Option<f64>,
+pub(crate) enum Health {
+    /// There may be a step.
+    Finite {
+        /// Norm of all gradients together, where it was measured.
+        norm: Option<f64>,
+    },
+    /// There must be none.
+    NonFinite {
+        /// The gradients with NaN or infinite elements.
+        paths: Vec<String>,
+    },
 }
 
 /// Measures `grad` without waiting for its device.
@@ -62,15 +77,11 @@ fn sum(x: Tensor<2>) -> Tensor<1> {
 }
 
 /// Reads all sizes in one transfer.
-pub(crate) fn assess(sizes: Vec<GradientSize>, with_norms: bool) -> Health {
+pub(crate) fn read(sizes: Vec<GradientSize>) -> Vec<MeasuredSize> {
     let Some(first) = sizes.first() else {
-        return Health {
-            non_finite: Vec::new(),
-            norm: with_norms.then_some(0.0),
-        };
+        return Vec::new();
     };
     let device = first.statistics.device();
-    let per_gradient = if with_norms { 2 } else { 1 };
     let statistics = sizes
         .iter()
         .map(|size| size.statistics.clone().to_device(&device))
@@ -79,16 +90,33 @@ pub(crate) fn assess(sizes: Vec<GradientSize>, with_norms: bool) -> Health {
         .into_data()
         .iter::<f64>()
         .collect();
+    let each = values.len() / sizes.len();
+    sizes
+        .into_iter()
+        .zip(values.chunks(each))
+        .map(|(size, values)| MeasuredSize {
+            path: size.path,
+            num_elements: size.num_elements,
+            mean: values[0],
+            squares: values.get(1).copied(),
+        })
+        .collect()
+}
 
-    let non_finite = sizes
+/// The sizes are in the order of the module: the norm is a sum.
+pub(crate) fn assess(sizes: &[MeasuredSize]) -> Health {
+    let paths: Vec<_> = sizes
         .iter()
-        .zip(values.chunks(per_gradient))
-        .filter(|(size, value)| size.num_elements > 0 && !value[0].is_finite())
-        .map(|(size, _)| size.path.clone())
+        .filter(|size| size.num_elements > 0 && !size.mean.is_finite())
+        .map(|size| size.path.clone())
         .collect();
-    let norm = with_norms.then(|| {
-        let squares = values.chunks(2).map(|value| value[0] * value[0] * value[1]);
-        squares.sum::<f64>().sqrt()
-    });
-    Health { non_finite, norm }
+    if !paths.is_empty() {
+        return Health::NonFinite { paths };
+    }
+    let squares = sizes
+        .iter()
+        .map(|size| Some(size.mean * size.mean * size.squares?));
+    Health::Finite {
+        norm: squares.sum::<Option<f64>>().map(f64::sqrt),
+    }
 }

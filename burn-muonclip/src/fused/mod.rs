@@ -11,6 +11,7 @@
 mod context;
 mod gather;
 mod health;
+mod new_values;
 mod optimizer;
 mod orthogonalize;
 mod record;
@@ -21,6 +22,9 @@ mod summary;
 mod write_back;
 
 pub(crate) use context::TensorContext;
+pub(crate) use gather::Gradients;
+pub(crate) use health::{Health, MeasuredSize, assess, read};
+pub(crate) use new_values::NewValues;
 pub use optimizer::MuonClip;
 pub use report::{StepOutcome, StepReport};
 pub use summary::{GroupSummary, Summary};

@@ -3,10 +3,10 @@
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::Module;
 use burn::optim::{GradAdaptor, GradientsParams, MultiGradientsParams};
-use burn::tensor::container::TensorContainer;
 
-use super::gather::Gather;
-use super::health::{Health, assess};
+use super::gather::{Gather, Gradients};
+use super::health::{Health, assess, read};
+use super::new_values::NewValues;
 use super::orthogonalize::orthogonalize;
 use super::report::{StepOutcome, StepReport};
 use super::state::States;
@@ -33,14 +33,14 @@ use crate::routing::ParamPlan;
 /// Parameters without a gradient in a step keep their value and state.
 #[derive(Clone)]
 pub struct MuonClip {
-    pub(super) plan: ParamPlan,
+    pub(crate) plan: ParamPlan,
     pub(super) muon: Muon,
     pub(super) adamw: AuxiliaryAdamW,
-    pub(super) states: States,
+    pub(crate) states: States,
     max_grad_norm: Option<f64>,
-    last_report: Option<StepReport>,
+    pub(crate) last_report: Option<StepReport>,
     skipped_steps: usize,
-    qk_clip: Option<QkClip>,
+    pub(crate) qk_clip: Option<QkClip>,
 }
 
 impl MuonClip {
@@ -106,21 +106,46 @@ impl MuonClip {
     }
 
     fn step_any<M: Module>(&mut self, lr: ModuleLearningRate, module: M, grads: GradAdaptor) -> M {
-        let with_norms = self.max_grad_norm.is_some();
-        let mut gather = Gather::new(&self.plan, &self.states, grads, &lr, with_norms);
-        module.visit(&mut gather);
-        let gradients = gather.gathered;
-
-        let Health { non_finite, norm } = assess(gradients.sizes, with_norms);
-        if !non_finite.is_empty() {
-            self.skip(non_finite);
-            return module;
+        let mut gradients = self.gather(&lr, &module, grads);
+        let sizes = std::mem::take(&mut gradients.sizes);
+        let module = match assess(&read(sizes)) {
+            Health::Finite { norm } => self.update(module, gradients, norm),
+            Health::NonFinite { paths } => {
+                self.skip(paths);
+                return module;
+            }
+        };
+        match &self.qk_clip {
+            Some(qk_clip) => qk_clip.apply(module),
+            None => module,
         }
+    }
+
+    /// Stage 1, and what stage 2 has to read.
+    pub(crate) fn gather<M: Module>(
+        &self,
+        lr: &ModuleLearningRate,
+        module: &M,
+        grads: GradAdaptor,
+    ) -> Gradients {
+        let with_norms = self.max_grad_norm.is_some();
+        let mut gather = Gather::new(&self.plan, &self.states, grads, lr, with_norms);
+        module.visit(&mut gather);
+        gather.gathered
+    }
+
+    /// Stages 3 and 4. `norm` is that of all gradients together, where it was measured.
+    pub(crate) fn update<M: Module>(
+        &mut self,
+        module: M,
+        gradients: Gradients,
+        norm: Option<f64>,
+    ) -> M {
+        let norm = self.max_grad_norm.and(norm);
         let grad_scale = match (self.max_grad_norm, norm) {
             (Some(max), Some(norm)) if norm > max => max / norm,
             _ => 1.0,
         };
-
         let parameters = gradients.matrices.iter().map(|m| m.parameter.clone());
         let matrices = parameters
             .map(|parameter| (parameter.id, parameter))
@@ -139,7 +164,7 @@ impl MuonClip {
             newton_schulz_calls: updates.calls,
             adamw_parameters: gradients.others.len(),
         });
-        let module = module.map(&mut WriteBack {
+        module.map(&mut WriteBack {
             muon: &self.muon,
             adamw: &self.adamw,
             moments: &mut self.states.moments,
@@ -153,15 +178,12 @@ impl MuonClip {
             grads: gradients.other_grads,
             grad_scale,
             uses: gradients.uses,
-            written: TensorContainer::new(),
-        });
-        match &self.qk_clip {
-            Some(qk_clip) => qk_clip.apply(module),
-            None => module,
-        }
+            written: NewValues::new(),
+        })
     }
 
-    fn skip(&mut self, paths: Vec<String>) {
+    /// Takes note of a step that is not taken.
+    pub(crate) fn skip(&mut self, paths: Vec<String>) {
         log::warn!(
             "MuonClip skipped a step: NaN or infinite gradients in {} parameters, first `{}`",
             paths.len(),
@@ -182,6 +204,11 @@ impl MuonClip {
     /// Steps skipped because of NaN or infinite gradients since this optimizer was built.
     pub fn skipped_steps(&self) -> usize {
         self.skipped_steps
+    }
+
+    /// Bytes of state that it holds now.
+    pub fn state_bytes(&self) -> usize {
+        self.states.bytes()
     }
 
     /// Which optimizer trains which parameter, and why.

@@ -38,6 +38,16 @@ impl StepReport {
         self.outcome == StepOutcome::Applied
     }
 
+    /// What two optimizers did of one step.
+    pub(crate) fn joined(self, other: Self) -> Self {
+        Self {
+            muon_matrices: self.muon_matrices + other.muon_matrices,
+            newton_schulz_calls: self.newton_schulz_calls + other.newton_schulz_calls,
+            adamw_parameters: self.adamw_parameters + other.adamw_parameters,
+            ..self
+        }
+    }
+
     pub(crate) fn skipped(paths: Vec<String>) -> Self {
         Self {
             outcome: StepOutcome::SkippedNonFinite { paths },

@@ -119,8 +119,10 @@ impl Saved {
         let prefix = id.to_string();
         let time = self.scalars.remove_entry(&format!("{prefix}.{TIME}"));
         let mut source = StateSource::new(time.into_iter().collect());
+        let mut bytes = 0;
         for field in [MOMENT_1, MOMENT_2] {
             let data = self.take(id, field, entry)?;
+            bytes += data.as_bytes().len();
             source.insert_tensor(format!("{prefix}.{field}"), data);
         }
         let rank = entry.shape.len();
@@ -131,6 +133,7 @@ impl Saved {
             id: entry.id,
             shape: entry.shape.clone(),
             state,
+            bytes,
         })
     }
 

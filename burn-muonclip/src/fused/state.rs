@@ -41,11 +41,35 @@ pub(crate) struct Moment {
     pub(crate) shape: Vec<usize>,
     /// An `AuxiliaryState<D>`, with `D` the parameter's rank.
     pub(crate) state: DynState,
+    /// Of both moments.
+    pub(crate) bytes: usize,
 }
 
 impl States {
     pub(crate) fn len(&self) -> usize {
         self.momenta.len() + self.moments.len()
+    }
+
+    /// Forgets those whose path is not wanted.
+    pub(crate) fn retain(&mut self, wanted: impl Fn(&str) -> bool) {
+        self.momenta.retain(|path, _| wanted(path));
+        self.moments.retain(|path, _| wanted(path));
+    }
+
+    /// Adds those of another, which has other paths.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.momenta.extend(other.momenta);
+        self.moments.extend(other.moments);
+    }
+
+    /// Memory that the states take.
+    pub(crate) fn bytes(&self) -> usize {
+        let momenta = self
+            .momenta
+            .values()
+            .map(|momentum| momentum.value.shape().num_elements() * momentum.value.dtype().size());
+        let moments = self.moments.values().map(|moment| moment.bytes);
+        momenta.sum::<usize>() + moments.sum::<usize>()
     }
 
     /// The shape of the state of the parameter at `path`, if it has one.

@@ -28,14 +28,14 @@ pub struct Summary {
 
 impl Summary {
     pub(super) fn of(plan: &ParamPlan) -> Self {
-        let groups = [(Route::Muon, 4), (Route::AdamW, 8)]
-            .map(|(route, bytes)| {
+        let groups = [Route::Muon, Route::AdamW]
+            .map(|route| {
                 let elements = plan.distinct(route).map(ParamEntry::num_elements).sum();
                 GroupSummary {
                     route,
                     parameters: plan.distinct(route).count(),
                     elements,
-                    state_bytes: bytes * elements,
+                    state_bytes: route.state_bytes() * elements,
                 }
             })
             .to_vec();

@@ -4,14 +4,16 @@ use std::collections::HashMap;
 
 use burn::module::{ModuleMapper, Param, ParamId};
 use burn::optim::{DynState, Optimizer};
-use burn::tensor::Tensor;
 use burn::tensor::container::TensorContainer;
+use burn::tensor::{DType, Tensor};
 
 use super::context::TensorContext;
 use super::gather::Parameter;
+use super::new_values::NewValues;
 use super::state::{Moment, Moments};
 use crate::adamw::{AuxiliaryAdamW, AuxiliaryState};
 use crate::muon::{Muon, to_working};
+use crate::precision::working_dtype;
 
 /// Replaces the values of all parameters that had a gradient.
 pub(crate) struct WriteBack<'a> {
@@ -28,17 +30,7 @@ pub(crate) struct WriteBack<'a> {
     /// How many paths hold each parameter.
     pub(crate) uses: HashMap<ParamId, usize>,
     /// New values of parameters that are used again further on.
-    pub(crate) written: TensorContainer<ParamId>,
-}
-
-/// A parameter's new value, kept for its other uses.
-#[derive(Clone)]
-struct Written<const D: usize> {
-    plain: Tensor<D>,
-    context: TensorContext,
-    /// What was put into the first use. Later uses get this very tensor: with separate ones the backward
-    /// pass would no longer add up the gradients of all uses.
-    tensor: Tensor<D>,
+    pub(crate) written: NewValues,
 }
 
 impl WriteBack<'_> {
@@ -66,12 +58,19 @@ impl WriteBack<'_> {
             AuxiliaryAdamW::to_device(state, &parameter.device)
         });
         let shape = weight.dims().to_vec();
+        let number = DType::from(working_dtype(weight.dtype())).size();
+        let bytes = 2 * number * weight.shape().num_elements();
         let adamw = self.adamw.with_weight_decay(parameter.weight_decay);
         let (weight, state) = adamw.step(parameter.lr, weight, grad, state);
         if let Some(state) = state {
             let state = DynState::create(state, D);
-            self.moments
-                .insert(parameter.path.clone(), Moment { id, shape, state });
+            let moment = Moment {
+                id,
+                shape,
+                state,
+                bytes,
+            };
+            self.moments.insert(parameter.path.clone(), moment);
         }
         Some(weight)
     }
@@ -84,21 +83,11 @@ impl ModuleMapper for WriteBack<'_> {
         };
         let (id, tensor, mapper) = param.consume();
         let context = TensorContext::of(&tensor);
-        let tensor = match self.written.get::<Written<D>>(&id) {
-            Some(written) if written.context == context => written.tensor,
-            Some(written) => context.restore(written.plain, id),
+        let tensor = match self.written.get(id, context) {
+            Some(written) => written,
             None => match self.update(id, &tensor) {
                 Some(plain) if uses == 1 => context.restore(plain, id),
-                Some(plain) => {
-                    let tensor = context.restore(plain.clone(), id);
-                    let written = Written {
-                        plain,
-                        context,
-                        tensor: tensor.clone(),
-                    };
-                    self.written.register(id, written);
-                    tensor
-                }
+                Some(plain) => self.written.put(id, context, plain),
                 None => tensor,
             },
         };

@@ -92,10 +92,6 @@ impl<'a> Mask<'a> {
         }
     }
 
-    fn is_trivial(&self) -> bool {
-        self.steps == [0; 4] && self.hidden[0] == 0
-    }
-
     /// Hides numbers of a row, of which the first is that of the pair `[batch, head, query, key]`.
     fn hide(&self, row: &mut [f32], first: [usize; 4]) {
         let places = first.iter().zip(self.steps).map(|(at, step)| at * step);
@@ -150,7 +146,6 @@ fn block<'a, S: Simd>(
         products,
     } = workspace;
     let seen = problem.sizes.visible(first + count - 1).min(keys);
-    let masked = !problem.mask.is_trivial();
     for key in (0..seen).step_by(BLOCK) {
         let width = BLOCK.min(seen - key);
         turn(&k[key * dim..(key + width) * dim], dim, turned);
@@ -171,7 +166,7 @@ fn block<'a, S: Simd>(
             let query = first + i;
             let visible = problem.sizes.visible(query).saturating_sub(key).min(width);
             let row = &mut products.row_mut(i)[..visible];
-            if masked {
+            if problem.sizes.masked {
                 problem.mask.hide(row, [batch, head, query, key]);
             }
             *largest = largest.max(largest_of(row));

@@ -81,9 +81,9 @@ pub fn max_logit(q: Tensor<4>, k: Tensor<4>, options: &MaxLogitOptions) -> Tenso
     if inputs.is_empty() {
         return inputs.nothing_visible();
     }
-    #[cfg(feature = "flex")]
-    if burn_kimi_kernels::cpu::serves(&inputs.q) {
-        return super::definition::on_flex(inputs);
+    #[cfg(feature = "kernels")]
+    if super::definition::serves(&inputs.q) {
+        return super::definition::run(inputs);
     }
     primitive::max_logit(&inputs)
 }

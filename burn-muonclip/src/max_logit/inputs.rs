@@ -23,6 +23,8 @@ pub(super) struct Sizes {
     pub(super) dim: usize,
     pub(super) scale: f64,
     pub(super) causal: bool,
+    /// Whether the mask hides anything.
+    pub(super) masked: bool,
 }
 
 impl Sizes {
@@ -77,6 +79,7 @@ impl Inputs {
                 dim,
                 scale: options.scale_for(dim),
                 causal: options.causal,
+                masked: options.mask.is_some(),
             },
             q: q.inner(),
             k: k.inner(),

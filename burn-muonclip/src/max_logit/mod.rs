@@ -13,7 +13,9 @@
 mod bound;
 #[cfg(feature = "flex")]
 mod cpu;
-#[cfg(feature = "flex")]
+#[cfg(feature = "cube")]
+mod cube;
+#[cfg(feature = "kernels")]
 mod definition;
 mod function;
 mod inputs;

@@ -3,25 +3,23 @@
 use std::collections::HashMap;
 
 use burn::module::{ModuleMapper, Param, ParamId};
-use burn::tensor::container::TensorContainer;
 use burn::tensor::{DType, Tensor, TensorData};
 
-use crate::fused::TensorContext;
+use crate::fused::{NewValues, TensorContext};
 use crate::precision::working_dtype;
 
 /// Multiplies the columns of parameters, once for a parameter that several paths hold.
 pub(super) struct ScaleColumns {
     /// By parameter, a factor for every column.
     factors: HashMap<ParamId, Vec<f32>>,
-    /// What was put in place of a parameter, for its other uses: with a tensor of their own the backward pass would no longer add up their gradients.
-    scaled: TensorContainer<ParamId>,
+    scaled: NewValues,
 }
 
 impl ScaleColumns {
     pub(super) fn new(factors: HashMap<ParamId, Vec<f32>>) -> Self {
         Self {
             factors,
-            scaled: TensorContainer::new(),
+            scaled: NewValues::new(),
         }
     }
 }
@@ -33,30 +31,15 @@ impl ModuleMapper for ScaleColumns {
         };
         let (id, tensor, mapper) = param.consume();
         let context = TensorContext::of(&tensor);
-        let tensor = match self.scaled.get::<Scaled<D>>(&id) {
-            Some(scaled) if scaled.context == context => scaled.tensor,
-            Some(scaled) => context.restore(scaled.plain, id),
+        let tensor = match self.scaled.get(id, context) {
+            Some(scaled) => scaled,
             None => {
                 let plain = scale(tensor.inner(), factors);
-                let tensor = context.restore(plain.clone(), id);
-                let scaled = Scaled {
-                    plain,
-                    context,
-                    tensor: tensor.clone(),
-                };
-                self.scaled.register(id, scaled);
-                tensor
+                self.scaled.put(id, context, plain)
             }
         };
         Param::from_mapped_value(id, tensor, mapper)
     }
-}
-
-#[derive(Clone)]
-struct Scaled<const D: usize> {
-    plain: Tensor<D>,
-    context: TensorContext,
-    tensor: Tensor<D>,
 }
 
 /// Computed in `f32` and rounded once. Columns whose factor is 1 keep their bits.

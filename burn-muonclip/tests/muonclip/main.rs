@@ -5,6 +5,7 @@ mod border;
 mod column_blocks;
 mod config;
 mod contract;
+mod distributed;
 mod faults;
 mod fused;
 mod max_logit;

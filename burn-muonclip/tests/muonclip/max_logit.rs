@@ -1,6 +1,6 @@
 //! The largest logits against the naive maximum over all pairs.
 
-use burn::tensor::{Bool, DType, Device, Distribution, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Device, Distribution, FloatDType, Tensor, TensorData};
 use burn_muonclip::{MaxLogitOptions, max_logit, max_logit_bound};
 use proptest::prelude::*;
 
@@ -24,12 +24,17 @@ impl Shape {
     }
 }
 
-fn device() -> Device {
-    Device::default()
+/// The devices of this build that have a kernel.
+fn devices() -> Vec<Device> {
+    vec![
+        Device::flex(),
+        #[cfg(feature = "wgpu")]
+        Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
+    ]
 }
 
-fn random(shape: [usize; 4]) -> Tensor<4> {
-    Tensor::random(shape, Distribution::Normal(0.0, 2.0), &device())
+fn random(device: &Device, shape: [usize; 4]) -> Tensor<4> {
+    Tensor::random(shape, Distribution::Normal(0.0, 2.0), device)
 }
 
 fn numbers<const D: usize>(x: Tensor<D>) -> Vec<f64> {
@@ -38,6 +43,15 @@ fn numbers<const D: usize>(x: Tensor<D>) -> Vec<f64> {
 
 fn f64s(x: &Tensor<4>) -> Tensor<4> {
     x.clone().cast(DType::F64)
+}
+
+/// As they are, and in f64 where the device has it, which goes through primitive operations.
+fn in_every_precision(q: &Tensor<4>, k: &Tensor<4>) -> Vec<(Tensor<4>, Tensor<4>)> {
+    let mut both = vec![(q.clone(), k.clone())];
+    if q.device().supports_dtype(FloatDType::F64) {
+        both.push((f64s(q), f64s(k)));
+    }
+    both
 }
 
 /// Every pair, one by one, in f64.
@@ -87,7 +101,9 @@ fn assert_close(found: Tensor<1>, wanted: &[f64], tolerance: f64) {
 fn check(q: &Tensor<4>, k: &Tensor<4>, options: &MaxLogitOptions) {
     let wanted = naive(q, k, options);
     assert_close(max_logit(q.clone(), k.clone(), options), &wanted, 1e-5);
-    assert_close(max_logit(f64s(q), f64s(k), options), &wanted, 1e-12);
+    if q.device().supports_dtype(FloatDType::F64) {
+        assert_close(max_logit(f64s(q), f64s(k), options), &wanted, 1e-12);
+    }
     let bound = numbers(max_logit_bound(q.clone(), k.clone(), options));
     let largest = numbers(max_logit(q.clone(), k.clone(), options));
     for (bound, largest) in bound.iter().zip(largest) {
@@ -97,31 +113,33 @@ fn check(q: &Tensor<4>, k: &Tensor<4>, options: &MaxLogitOptions) {
 
 #[test]
 fn equals_the_naive_maximum_at_every_edge_of_a_block() {
-    for (queries, keys) in [
-        (1, 1),
-        (1, 130),
-        (63, 65),
-        (64, 64),
-        (65, 63),
-        (129, 200),
-        (300, 600),
-    ] {
-        for dim in [1, 3, 16, 100] {
-            let shape = Shape {
-                batch: 2,
-                heads: 4,
-                group: 2,
-                queries,
-                keys,
-                dim,
-            };
-            let (q, k) = (random(shape.q()), random(shape.k()));
-            check(&q, &k, &MaxLogitOptions::new());
-            check(
-                &q,
-                &k,
-                &MaxLogitOptions::new().with_causal(true).with_scale(3.0),
-            );
+    for device in devices() {
+        for (queries, keys) in [
+            (1, 1),
+            (1, 130),
+            (63, 65),
+            (64, 64),
+            (65, 63),
+            (129, 200),
+            (300, 600),
+        ] {
+            for dim in [1, 3, 16, 100] {
+                let shape = Shape {
+                    batch: 2,
+                    heads: 4,
+                    group: 2,
+                    queries,
+                    keys,
+                    dim,
+                };
+                let (q, k) = (random(&device, shape.q()), random(&device, shape.k()));
+                check(&q, &k, &MaxLogitOptions::new());
+                check(
+                    &q,
+                    &k,
+                    &MaxLogitOptions::new().with_causal(true).with_scale(3.0),
+                );
+            }
         }
     }
 }
@@ -133,54 +151,60 @@ proptest! {
         batch in 1usize..3, key_heads in 1usize..4, group in 1usize..4, queries in 1usize..80, keys in 1usize..80,
         dim in 1usize..40, causal: bool, mask_axes in prop::option::of(any::<[bool; 4]>()), seed: u64,
     ) {
-        device().seed(seed);
-        let shape = Shape { batch, heads: key_heads * group, group, queries, keys, dim };
-        let (q, k) = (random(shape.q()), random(shape.k()));
-        let mut options = MaxLogitOptions::new().with_causal(causal);
-        if let Some(axes) = mask_axes {
-            let mut dims = [batch, shape.heads, queries, keys];
-            for (dim, whole) in dims.iter_mut().zip(axes) {
-                if !whole {
-                    *dim = 1;
+        for device in devices() {
+            device.seed(seed);
+            let shape = Shape { batch, heads: key_heads * group, group, queries, keys, dim };
+            let (q, k) = (random(&device, shape.q()), random(&device, shape.k()));
+            let mut options = MaxLogitOptions::new().with_causal(causal);
+            if let Some(axes) = mask_axes {
+                let mut dims = [batch, shape.heads, queries, keys];
+                for (dim, whole) in dims.iter_mut().zip(axes) {
+                    if !whole {
+                        *dim = 1;
+                    }
                 }
+                options = options.with_mask(random(&device, dims).greater_elem(0.5));
             }
-            options = options.with_mask(random(dims).greater_elem(0.5));
+            check(&q, &k, &options);
         }
-        check(&q, &k, &options);
     }
 }
 
 #[test]
 fn hidden_rows_may_hold_anything() {
-    let options = MaxLogitOptions::new();
-    let (q, k) = (random([1, 2, 5, 8]), random([1, 2, 7, 8]));
-    let wanted = naive(&q, &k, &options);
-    let broken = |count| Tensor::<4>::full([1, 2, count, 8], f32::NAN, &device());
-    let k = Tensor::cat(vec![k, broken(3)], 2);
-    let pad: Vec<bool> = (0..10).map(|j| j >= 7).collect();
-    let pad = Tensor::<1, Bool>::from_data(TensorData::from(pad.as_slice()), &device());
-    let options = options.with_mask(pad.reshape([1, 1, 1, 10]));
-    for (q, k) in [(q.clone(), k.clone()), (f64s(&q), f64s(&k))] {
-        assert_close(max_logit(q, k, &options), &wanted, 1e-5);
+    for device in devices() {
+        let options = MaxLogitOptions::new();
+        let (q, k) = (random(&device, [1, 2, 5, 8]), random(&device, [1, 2, 7, 8]));
+        let wanted = naive(&q, &k, &options);
+        let broken = |count| Tensor::<4>::full([1, 2, count, 8], f32::NAN, &device);
+        let k = Tensor::cat(vec![k, broken(3)], 2);
+        let pad: Vec<bool> = (0..10).map(|j| j >= 7).collect();
+        let pad = Tensor::<1, Bool>::from_data(TensorData::from(pad.as_slice()), &device);
+        let options = options.with_mask(pad.reshape([1, 1, 1, 10]));
+        for (q, k) in in_every_precision(&q, &k) {
+            assert_close(max_logit(q, k, &options), &wanted, 1e-5);
+        }
     }
 }
 
 #[test]
 fn visible_nan_and_infinity_are_infinite() {
-    for bad in [f32::NAN, f32::INFINITY] {
-        let (q, k) = (random([1, 2, 3, 4]).abs(), random([1, 2, 3, 4]).abs());
-        let q = q.slice_assign(
-            [0..1, 1..2, 1..2, 0..1],
-            Tensor::full([1; 4], bad, &device()),
-        );
-        for (q, k) in [(q.clone(), k.clone()), (f64s(&q), f64s(&k))] {
-            for found in [
-                max_logit(q.clone(), k.clone(), &MaxLogitOptions::new()),
-                max_logit_bound(q.clone(), k.clone(), &MaxLogitOptions::new()),
-            ] {
-                let found = numbers(found);
-                assert!(found[0].is_finite(), "{found:?}");
-                assert_eq!(found[1], f64::INFINITY);
+    for device in devices() {
+        for bad in [f32::NAN, f32::INFINITY] {
+            let (q, k) = (
+                random(&device, [1, 2, 3, 4]).abs(),
+                random(&device, [1, 2, 3, 4]).abs(),
+            );
+            let q = q.slice_assign([0..1, 1..2, 1..2, 0..1], Tensor::full([1; 4], bad, &device));
+            for (q, k) in in_every_precision(&q, &k) {
+                for found in [
+                    max_logit(q.clone(), k.clone(), &MaxLogitOptions::new()),
+                    max_logit_bound(q.clone(), k.clone(), &MaxLogitOptions::new()),
+                ] {
+                    let found = numbers(found);
+                    assert!(found[0].is_finite(), "{found:?}");
+                    assert_eq!(found[1], f64::INFINITY);
+                }
             }
         }
     }
@@ -188,88 +212,109 @@ fn visible_nan_and_infinity_are_infinite() {
 
 #[test]
 fn without_visible_pairs_it_is_minus_infinity() {
-    let none = [f64::NEG_INFINITY; 2];
-    let options = MaxLogitOptions::new();
-    for (q, k) in [
-        ([1, 2, 0, 4], [1, 2, 3, 4]),
-        ([1, 2, 3, 4], [1, 2, 0, 4]),
-        ([0, 2, 3, 4], [0, 2, 3, 4]),
-    ] {
-        let (q, k) = (Tensor::zeros(q, &device()), Tensor::zeros(k, &device()));
-        assert_eq!(numbers(max_logit(q.clone(), k.clone(), &options)), none);
-        assert_eq!(numbers(max_logit_bound(q, k, &options)), none);
+    for device in devices() {
+        let none = [f64::NEG_INFINITY; 2];
+        let options = MaxLogitOptions::new();
+        for (q, k) in [
+            ([1, 2, 0, 4], [1, 2, 3, 4]),
+            ([1, 2, 3, 4], [1, 2, 0, 4]),
+            ([0, 2, 3, 4], [0, 2, 3, 4]),
+        ] {
+            let (q, k) = (Tensor::zeros(q, &device), Tensor::zeros(k, &device));
+            assert_eq!(numbers(max_logit(q.clone(), k.clone(), &options)), none);
+            assert_eq!(numbers(max_logit_bound(q, k, &options)), none);
+        }
+        let (q, k) = (random(&device, [1, 2, 3, 4]), random(&device, [1, 2, 3, 4]));
+        let all = options.with_mask(Tensor::<4, Bool>::ones([1; 4], &device));
+        for (q, k) in in_every_precision(&q, &k) {
+            assert_eq!(numbers(max_logit(q, k, &all)), none);
+        }
+        // More queries than keys: the first ones see nothing.
+        check(
+            &random(&device, [1, 2, 9, 4]),
+            &random(&device, [1, 2, 3, 4]),
+            &MaxLogitOptions::new().with_causal(true),
+        );
     }
-    let (q, k) = (random([1, 2, 3, 4]), random([1, 2, 3, 4]));
-    let all = options.with_mask(Tensor::<4, Bool>::ones([1; 4], &device()));
-    assert_eq!(numbers(max_logit(q.clone(), k.clone(), &all)), none);
-    assert_eq!(numbers(max_logit(f64s(&q), f64s(&k), &all)), none);
-    // More queries than keys: the first ones see nothing.
-    check(
-        &random([1, 2, 9, 4]),
-        &random([1, 2, 3, 4]),
-        &MaxLogitOptions::new().with_causal(true),
-    );
 }
 
 #[test]
 fn views_are_read_as_they_are_seen() {
-    let (q, k) = (random([2, 70, 4, 24]), random([2, 90, 2, 24]));
-    let (q, k) = (q.swap_dims(1, 2), k.swap_dims(1, 2));
-    let (q, k) = (q.narrow(3, 4, 16), k.narrow(3, 8, 16));
-    check(&q, &k, &MaxLogitOptions::new().with_causal(true));
-    let one = random([1, 1, 90, 16]);
-    check(&q, &one.expand([2, 2, 90, 16]), &MaxLogitOptions::new());
+    for device in devices() {
+        let (q, k) = (
+            random(&device, [2, 70, 4, 24]),
+            random(&device, [2, 90, 2, 24]),
+        );
+        let (q, k) = (q.swap_dims(1, 2), k.swap_dims(1, 2));
+        let (q, k) = (q.narrow(3, 4, 16), k.narrow(3, 8, 16));
+        check(&q, &k, &MaxLogitOptions::new().with_causal(true));
+        let one = random(&device, [1, 1, 90, 16]);
+        check(&q, &one.expand([2, 2, 90, 16]), &MaxLogitOptions::new());
+    }
 }
 
 #[test]
 fn sixteen_bit_queries_are_computed_in_f32() {
-    for dtype in [DType::BF16, DType::F16] {
-        let (q, k) = (
-            random([1, 2, 40, 32]).cast(dtype),
-            random([1, 2, 40, 32]).cast(dtype),
-        );
-        let found = max_logit(q.clone(), k.clone(), &MaxLogitOptions::new());
-        assert_eq!(found.dtype(), DType::F32);
-        assert_close(found, &naive(&q, &k, &MaxLogitOptions::new()), 1e-5);
-        let bound = numbers(max_logit_bound(q, k, &MaxLogitOptions::new()));
-        assert!(bound.iter().all(|bound| bound.is_finite()));
+    for device in devices() {
+        for (dtype, float) in [
+            (DType::BF16, FloatDType::BF16),
+            (DType::F16, FloatDType::F16),
+        ] {
+            if !device.supports_dtype(float) {
+                continue;
+            }
+            let (q, k) = (
+                random(&device, [1, 2, 40, 32]).cast(dtype),
+                random(&device, [1, 2, 40, 32]).cast(dtype),
+            );
+            let found = max_logit(q.clone(), k.clone(), &MaxLogitOptions::new());
+            assert_eq!(found.dtype(), DType::F32);
+            assert_close(found, &naive(&q, &k, &MaxLogitOptions::new()), 1e-5);
+            let bound = numbers(max_logit_bound(q, k, &MaxLogitOptions::new()));
+            assert!(bound.iter().all(|bound| bound.is_finite()));
+        }
     }
 }
 
 #[test]
 fn the_bound_holds_where_it_is_reached() {
-    for dim in [1, 7, 64, 256] {
-        let q = random([1, 3, 20, dim]);
-        let options = MaxLogitOptions::new();
-        let largest = numbers(max_logit(q.clone(), q.clone(), &options));
-        let bound = numbers(max_logit_bound(q.clone(), q, &options));
-        for (largest, bound) in largest.iter().zip(bound) {
-            assert!(
-                *largest <= bound && bound < largest * 1.001,
-                "{largest} {bound}"
-            );
+    for device in devices() {
+        for dim in [1, 7, 64, 256] {
+            let q = random(&device, [1, 3, 20, dim]);
+            let options = MaxLogitOptions::new();
+            let largest = numbers(max_logit(q.clone(), q.clone(), &options));
+            let bound = numbers(max_logit_bound(q.clone(), q, &options));
+            for (largest, bound) in largest.iter().zip(bound) {
+                assert!(
+                    *largest <= bound && bound < largest * 1.001,
+                    "{largest} {bound}"
+                );
+            }
         }
     }
 }
 
 #[test]
 fn nothing_of_it_is_differentiated() {
-    let q = random([1, 2, 3, 4]);
-    let tracked = Tensor::<4>::from_inner(q.clone()).require_grad();
-    let found = max_logit(tracked.clone(), tracked.clone(), &MaxLogitOptions::new());
-    assert!(!found.is_autodiff());
-    assert_eq!(
-        numbers(found),
-        numbers(max_logit(q.clone(), q, &MaxLogitOptions::new()))
-    );
+    for device in devices() {
+        let q = random(&device, [1, 2, 3, 4]);
+        let tracked = Tensor::<4>::from_inner(q.clone()).require_grad();
+        let found = max_logit(tracked.clone(), tracked.clone(), &MaxLogitOptions::new());
+        assert!(!found.is_autodiff());
+        assert_eq!(
+            numbers(found),
+            numbers(max_logit(q.clone(), q, &MaxLogitOptions::new()))
+        );
+    }
 }
 
 #[test]
 #[should_panic(expected = "max_logit: 3 query heads are not a multiple of 2 key heads")]
 fn heads_that_do_not_fit_are_refused() {
+    let device = Device::flex();
     max_logit(
-        random([1, 3, 2, 4]),
-        random([1, 2, 2, 4]),
+        random(&device, [1, 3, 2, 4]),
+        random(&device, [1, 2, 2, 4]),
         &MaxLogitOptions::new(),
     );
 }
@@ -277,9 +322,10 @@ fn heads_that_do_not_fit_are_refused() {
 #[test]
 #[should_panic(expected = "must agree in the first and the last axis")]
 fn widths_that_do_not_fit_are_refused() {
+    let device = Device::flex();
     max_logit(
-        random([1, 2, 2, 4]),
-        random([1, 2, 2, 5]),
+        random(&device, [1, 2, 2, 4]),
+        random(&device, [1, 2, 2, 5]),
         &MaxLogitOptions::new(),
     );
 }
@@ -287,14 +333,24 @@ fn widths_that_do_not_fit_are_refused() {
 #[test]
 #[should_panic(expected = "a mask [1, 1, 1, 3] does not fit [1, 2, 2, 2]")]
 fn masks_that_do_not_fit_are_refused() {
-    let mask = Tensor::<4, Bool>::zeros([1, 1, 1, 3], &device());
+    let device = Device::flex();
+    let mask = Tensor::<4, Bool>::zeros([1, 1, 1, 3], &device);
     let options = MaxLogitOptions::new().with_mask(mask);
-    max_logit(random([1, 2, 2, 4]), random([1, 2, 2, 4]), &options);
+    max_logit(
+        random(&device, [1, 2, 2, 4]),
+        random(&device, [1, 2, 2, 4]),
+        &options,
+    );
 }
 
 #[test]
 #[should_panic(expected = "`scale` must be positive and finite, got -1")]
 fn scales_that_turn_the_order_round_are_refused() {
+    let device = Device::flex();
     let options = MaxLogitOptions::new().with_scale(-1.0);
-    max_logit(random([1, 2, 2, 4]), random([1, 2, 2, 4]), &options);
+    max_logit(
+        random(&device, [1, 2, 2, 4]),
+        random(&device, [1, 2, 2, 4]),
+        &options,
+    );
 }

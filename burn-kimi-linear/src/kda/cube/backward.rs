@@ -12,7 +12,7 @@ use burn_cubecl::tensor::CubeTensor;
 
 use super::gate::{self, Form};
 use super::inputs::{Inputs, own};
-use super::plan::{self, Limits, Tiles};
+use super::plan::{self, Tiles};
 use super::record::Record;
 use super::scan::{Keep, Walk};
 use super::table::{Batch, batches};
@@ -34,7 +34,7 @@ pub(super) fn backward(
     };
     let of_a_state = sizes.value_heads * sizes.value_dim * record.width();
     let of_a_record = sizes.value_heads * record.len();
-    let at_once = plan::chunks_at_once(inputs.client(), of_a_state.max(of_a_record));
+    let at_once = inputs.limits.chunks_at_once(of_a_state.max(of_a_record));
     let batches = batches(&inputs.plan.sequences, sizes.tokens, record.chunk, at_once);
     let chunks: usize = batches
         .iter()
@@ -95,7 +95,7 @@ impl Pass<'_> {
     fn run(&self, batch: &Batch, state: &CubeTensor) {
         let (inputs, record, sizes) = (self.inputs, self.record, self.inputs.sizes);
         let count = batch.sequences * sizes.value_heads;
-        let tiles = Tiles::new(Limits::of(inputs.client()), record, sizes.value_dim, count);
+        let tiles = Tiles::new(inputs.limits, record, sizes.value_dim, count);
         let entering_windows = self.entering_windows(batch, state, tiles);
         for (window, states) in batch.windows.iter().zip(entering_windows).rev() {
             let places = window.chunks * sizes.value_heads;

@@ -4,14 +4,18 @@
 //! `dx = r (dy - y <y, dy>)`, and those of the write strength through the sigmoid. [`decays`] takes those of the logarithm of the decay
 //! through the forget gate, and leaves a chunk's part of the gradients of the gate's parameters.
 //!
-//! Bytes only: what the gradients kernel wrote is read twice and once, what the caller gets is written.
+//! Bytes only, a flop or two for each number. [`vectors`], a chunk and query head with `G` value heads: `2 G C K` gradients read, and with
+//! projections those again and `4 C K` numbers of the record, for about `(4 G + 6) C K` flops instead of `2 (G - 1) C K`; `2 C K` numbers
+//! written. The second reading comes from the cache, and saves a buffer of what the first has summed. [`decays`], a chunk and value head:
+//! `2 C K` numbers read and `C K + 2 K` written; with projections about `12 C K` flops and `3 C K` exponentials.
 
 use burn_cubecl::tensor::CubeTensor;
+use burn_kimi_kernels::cube::{address_type, storage};
 use cubecl::prelude::*;
 
 use super::gate::{Form, a_log_gradient, log_decay_gradient};
 use super::gradients::result_len;
-use super::inputs::{Inputs, address_type, storage};
+use super::inputs::Inputs;
 use super::prepare::SHARES;
 use super::record::Record;
 use super::table::{CHUNK_ENTRY, Window};

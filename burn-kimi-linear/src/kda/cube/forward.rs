@@ -4,7 +4,7 @@ use burn_cubecl::tensor::CubeTensor;
 
 use super::gate;
 use super::inputs::{Inputs, own};
-use super::plan::{self, Limits, Tiles};
+use super::plan::{self, Tiles};
 use super::record::Record;
 use super::scan::{Keep, Walk};
 use super::step;
@@ -41,10 +41,12 @@ fn walk(
         key_dim: sizes.key_dim,
         backward: false,
     };
-    let steps = chunk == 1 && plan::has_bindings(inputs.client(), step::BINDINGS);
+    let steps = chunk == 1 && inputs.limits.bindings >= step::BINDINGS;
     let at_once = match steps {
         true => usize::MAX,
-        false => plan::chunks_at_once(inputs.client(), sizes.value_heads * record.len()),
+        false => inputs
+            .limits
+            .chunks_at_once(sizes.value_heads * record.len()),
     };
     let o = inputs.for_tokens(&inputs.v);
     let states = own(state);
@@ -52,7 +54,7 @@ fn walk(
     let gates = (!steps).then(|| gate::pack(inputs));
     for batch in batches(&inputs.plan.sequences, sizes.tokens, chunk, at_once) {
         let count = batch.sequences * sizes.value_heads;
-        let tiles = Tiles::new(Limits::of(inputs.client()), record, sizes.value_dim, count);
+        let tiles = Tiles::new(inputs.limits, record, sizes.value_dim, count);
         for window in &batch.windows {
             let table = inputs.upload(&window.table);
             let Some(gates) = &gates else {

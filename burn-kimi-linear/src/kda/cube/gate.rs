@@ -1,4 +1,7 @@
 //! The functions that prepare one number: forget gate and write strength, and their derivatives.
+//!
+//! They are computed where their input is loaded and have no memory of their own: an exponential for the sigmoid and the gate with a bound, an
+//! exponential and a logarithm for softplus. [`join`] alone is a kernel: `HV (1 + K)` numbers read and written once a call.
 
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;

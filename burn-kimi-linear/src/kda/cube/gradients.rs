@@ -16,10 +16,11 @@
 //! Per chunk and head `6 C K V + 4 C^2 V` flops of products and about `6 C^2 K` of pairs; `2 K V + 3 C V` numbers read, `3 C K` written.
 
 use burn_cubecl::tensor::CubeTensor;
+use burn_kimi_kernels::cube::{address_type, storage};
 use cubecl::prelude::*;
 
 use super::channel::channel_gradients;
-use super::inputs::{Inputs, address_type, storage};
+use super::inputs::Inputs;
 use super::record::Record;
 use super::table::{CHUNK_ENTRY, Window};
 use super::walk::Four;

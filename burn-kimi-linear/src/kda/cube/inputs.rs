@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use burn::backend::TensorMetadata;
-use burn::backend::cubecl::dtype_to_storage_type;
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::{empty_device_contiguous_dtype, zeros_client};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::client::Client;
-use cubecl::ir::{AddressType, ElemType};
 use cubecl::server::Handle;
 
 use super::gate::Preparing;
+use super::plan::Limits;
 use crate::kda::definition::KdaTensors;
 use crate::kda::plan::KdaPlan;
 
@@ -37,6 +36,8 @@ pub(super) struct Inputs {
     pub(super) scale: f32,
     pub(super) sizes: Sizes,
     pub(super) plan: Arc<KdaPlan>,
+    /// Of the device.
+    pub(super) limits: Limits,
 }
 
 #[derive(Clone, Copy)]
@@ -65,6 +66,7 @@ impl Inputs {
     pub(super) fn new(tensors: KdaTensors<CubeBackend>, plan: Arc<KdaPlan>) -> (Self, CubeTensor) {
         let [_, tokens, heads, key_dim] = tensors.q.shape().dims();
         let [_, _, value_heads, value_dim] = tensors.v.shape().dims();
+        let limits = Limits::of(&tensors.v.client);
         let inputs = Self {
             q: into_contiguous(tensors.q),
             k: into_contiguous(tensors.k),
@@ -83,6 +85,7 @@ impl Inputs {
                 value_dim,
             },
             plan,
+            limits,
         };
         (inputs, tensors.state)
     }
@@ -154,14 +157,4 @@ pub(super) fn own(state: CubeTensor) -> CubeTensor {
     } else {
         into_contiguous(state.copy())
     }
-}
-
-/// The type that indexes all of these tensors.
-pub(super) fn address_type(tensors: &[&CubeTensor]) -> AddressType {
-    let types = tensors.iter().map(|tensor| tensor.required_address_type());
-    types.max().unwrap_or_default()
-}
-
-pub(super) fn storage(tensor: &CubeTensor) -> ElemType {
-    dtype_to_storage_type(tensor.dtype)
 }

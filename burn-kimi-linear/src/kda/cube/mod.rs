@@ -5,6 +5,10 @@
 //! gradient of the state, [`gradients`] has those of a chunk's prepared inputs, in parallel again, and [`chain`] those of what the caller
 //! gave.
 //!
+//! Planes, matrix units, library products and autotune are not used. Planes and matrix units add in an order of the device's, and the latter
+//! round what is promised in `f32`; a library product chooses its kernel by shape, so a sequence's bits would depend on its batch. The one
+//! variant there is, see [`plan::Tiles`], follows from the number of states and has the same bits.
+//!
 //! Every sum has a fixed order that depends on `K` alone, no kernel uses atomics, and no value of a token takes part in a result of an
 //! earlier one.
 
@@ -15,6 +19,8 @@ mod forward;
 mod gate;
 mod gradients;
 mod inputs;
+#[cfg(all(test, feature = "wgpu"))]
+mod least_device;
 mod plan;
 mod prepare;
 mod record;

@@ -23,36 +23,33 @@ pub(super) fn chunk(asked: usize) -> usize {
     asked.min(LONGEST_CHUNK)
 }
 
-/// Whether a kernel may take so many tensors.
-pub(super) fn has_bindings(client: &Client, count: u32) -> bool {
-    client.properties().hardware.max_bindings >= count
-}
-
-/// How many chunks one round works on, if each takes `numbers` of scratch memory in one tensor.
-pub(super) fn chunks_at_once(client: &Client, numbers: usize) -> usize {
-    let largest = client
-        .properties()
-        .memory
-        .max_page_size
-        .min(SCRATCH_BYTES as u64) as usize;
-    (largest / (numbers * size_of::<f32>())).max(1)
-}
-
-/// What a device offers to a cube, and how many run at once.
+/// What a device offers, as far as the kernels ask for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    shared_bytes: usize,
-    multiprocessors: usize,
+    /// Shared memory of a cube.
+    pub(super) shared_bytes: usize,
+    pub(super) multiprocessors: usize,
+    /// Tensors that a kernel may take.
+    pub(super) bindings: usize,
+    /// Scratch memory of one tensor.
+    pub(super) scratch_bytes: usize,
 }
 
 impl Limits {
     pub(super) fn of(client: &Client) -> Self {
-        let hardware = &client.properties().hardware;
+        let (hardware, memory) = (&client.properties().hardware, &client.properties().memory);
         Self {
             shared_bytes: hardware.max_shared_memory_size.min(SHARED_BYTES),
             // A device that does not say is likely to have some such number.
             multiprocessors: hardware.num_streaming_multiprocessors.unwrap_or(32) as usize,
+            bindings: hardware.max_bindings as usize,
+            scratch_bytes: memory.max_page_size.min(SCRATCH_BYTES as u64) as usize,
         }
+    }
+
+    /// How many chunks one round works on, if each takes `numbers` of scratch memory in one tensor.
+    pub(super) fn chunks_at_once(self, numbers: usize) -> usize {
+        (self.scratch_bytes / (numbers * size_of::<f32>())).max(1)
     }
 }
 
@@ -147,6 +144,8 @@ mod tests {
     const LEAST: Limits = Limits {
         shared_bytes: 16 * 1024,
         multiprocessors: 1,
+        bindings: 8,
+        scratch_bytes: SCRATCH_BYTES,
     };
     const LEAST_UNITS: usize = 256;
 

@@ -8,10 +8,11 @@
 //! Per chunk and head `3 C^2 K` flops and `C K` exponentials, `3 C K` inputs read and `3 C K + K + 2 C^2 + C` numbers written.
 
 use burn_cubecl::tensor::CubeTensor;
+use burn_kimi_kernels::cube::{address_type, storage};
 use cubecl::prelude::*;
 
 use super::gate::{Form, log_decay, sigmoid};
-use super::inputs::{Inputs, address_type, storage};
+use super::inputs::Inputs;
 use super::record::Record;
 use super::table::{CHUNK_ENTRY, Window};
 use super::walk::Four;

@@ -12,9 +12,10 @@
 //! numbers written a chunk and head.
 
 use burn_cubecl::tensor::CubeTensor;
+use burn_kimi_kernels::cube::{address_type, storage};
 use cubecl::prelude::*;
 
-use super::inputs::{Inputs, address_type, storage};
+use super::inputs::Inputs;
 use super::plan::Tiles;
 use super::scan::Walk;
 use super::table::{CHUNK_ENTRY, SEQUENCE_ENTRY};

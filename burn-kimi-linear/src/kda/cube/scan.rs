@@ -16,11 +16,12 @@
 //! The same kernel serves the decode step (chunks of one token: two launches, where a device without room for the step's own kernel
 //! needs it), snapshots, and the backward pass, which wants the states that enter the chunks and the deltas `E = solve P`.
 
+use burn_kimi_kernels::cube::{address_type, storage};
 use cubecl::prelude::*;
 
 use burn_cubecl::tensor::CubeTensor;
 
-use super::inputs::{Inputs, address_type, storage};
+use super::inputs::Inputs;
 use super::plan::Tiles;
 use super::table::{CHUNK_ENTRY, SEQUENCE_ENTRY, Window};
 use super::walk::{

@@ -8,10 +8,11 @@
 //! token, and of the first token of any chunk. With several tokens it is the same step in a loop, with the state in registers.
 
 use burn_cubecl::tensor::CubeTensor;
+use burn_kimi_kernels::cube::{address_type, storage};
 use cubecl::prelude::*;
 
 use super::gate::{Form, log_decay, sigmoid};
-use super::inputs::{Inputs, address_type, storage};
+use super::inputs::Inputs;
 use super::plan::Tiles;
 use super::prepare::{SHARE, SHARES, SLAB};
 use super::scan::Keep;
@@ -20,7 +21,7 @@ use super::walk::{Four, add_outer, load_state, multiply_staged, store_state, sum
 use crate::kda::plan::UNIT_LENGTH_EPSILON;
 
 /// Tensors that the kernel takes. WebGPU promises fewer; there a step goes through the kernels for chunks.
-pub(super) const BINDINGS: u32 = 11;
+pub(super) const BINDINGS: usize = 11;
 
 /// Rows of the stage: what reads the state for the delta and for the output, what writes to it, and what decays it.
 const STAGED: usize = 4;

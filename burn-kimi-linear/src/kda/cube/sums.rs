@@ -1,12 +1,16 @@
 //! The gradients of the gate's parameters, from the sums that the chunks left: rows of `[HV, 2, K]` are added up in a fixed order, some at a
 //! time, until there is one.
+//!
+//! `2 HV K` numbers a chunk of the call are read once, with one addition each, and a 64th of them written; the next round reads those. A unit has
+//! a column, so neighbours read consecutive memory, and its sum needs nobody else's: no atomics, and one order whatever the device.
 
 use burn::tensor::{DType, Shape};
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
+use burn_kimi_kernels::cube::address_type;
 use cubecl::prelude::*;
 
-use super::inputs::{Inputs, address_type};
+use super::inputs::Inputs;
 
 /// Rows that become one.
 const ROWS: usize = 64;

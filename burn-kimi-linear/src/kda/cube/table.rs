@@ -1,8 +1,8 @@
 //! What the kernels must know of the sequences: a table of whole numbers, made on the host.
 //!
 //! Long batches are worked through in windows of so many chunks that the scratch memory of one stays within a bound. A window holds the
-//! same chunks of every sequence that reaches it; its result does not depend on where windows end, because the state between two chunks
-//! is an `f32` in memory as it is in a register.
+//! same chunks of every sequence that reaches it, and more of each where fewer do; its result does not depend on where windows end, because
+//! the state between two chunks is an `f32` in memory as it is in a register.
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ pub(super) struct Batch {
     pub(super) windows: Vec<Window>,
 }
 
-/// Cuts the sequences into batches of windows of at most `most_chunks` chunks, as far as every sequence gets one.
+/// Cuts the sequences into batches of windows of at most `most_chunks` chunks.
 pub(super) fn batches(
     sequences: &[Sequence],
     tokens_in_row: usize,
@@ -60,19 +60,27 @@ pub(super) fn batches(
     let most_chunks = most_chunks.clamp(1, MOST_SEQUENCES);
     spans
         .chunks(most_chunks)
-        .map(|spans| {
-            let step = most_chunks / spans.len();
-            let longest = spans.iter().map(Span::chunks).max().unwrap_or(0);
-            let windows = (0..longest)
-                .step_by(step)
-                .map(|first| window(spans, first..first + step))
-                .collect();
-            Batch {
-                sequences: spans.len(),
-                windows,
-            }
+        .map(|spans| Batch {
+            sequences: spans.len(),
+            windows: windows(spans, most_chunks),
         })
         .collect()
+}
+
+/// Each window has as many chunks of every sequence that has some left as fit, so one long sequence among many short ones soon has a window
+/// to itself. `spans` are at most `most_chunks`.
+fn windows(spans: &[Span], most_chunks: usize) -> Vec<Window> {
+    let mut windows = Vec::new();
+    let mut first = 0;
+    loop {
+        let left = spans.iter().filter(|span| span.chunks() > first).count();
+        if left == 0 {
+            return windows;
+        }
+        let end = first + most_chunks / left;
+        windows.push(window(spans, first..end));
+        first = end;
+    }
 }
 
 /// A sequence with tokens, in the batch laid out as one row.
@@ -126,6 +134,15 @@ fn to_u32(number: usize) -> u32 {
 mod tests {
     use super::*;
 
+    fn sequence(row: usize, start: usize, len: usize, slot: usize) -> Sequence {
+        Sequence {
+            row,
+            start,
+            len,
+            slot,
+        }
+    }
+
     /// The windows of every batch, as `(slot, first token, tokens, place)` of each chunk in the order of time.
     fn chunks(batches: &[Batch]) -> Vec<(u32, u32, u32, u32)> {
         let windows = batches.iter().flat_map(|batch| &batch.windows);
@@ -147,12 +164,6 @@ mod tests {
 
     #[test]
     fn windows_hold_every_chunk_once_and_no_more_than_they_may() {
-        let sequence = |row, start, len, slot| Sequence {
-            row,
-            start,
-            len,
-            slot,
-        };
         let sequences = [
             sequence(0, 0, 5, 3),
             sequence(0, 5, 0, 1),
@@ -177,5 +188,19 @@ mod tests {
             let windows = batches.iter().flat_map(|batch| &batch.windows);
             assert!(windows.map(|window| window.chunks).max() <= Some(most));
         }
+    }
+
+    #[test]
+    fn a_long_sequence_among_short_ones_takes_no_more_windows_than_its_length_asks_for() {
+        let short = (0..255).map(|row| sequence(row, 0, 1, row));
+        let sequences: Vec<_> = short.chain([sequence(255, 0, 65_536, 255)]).collect();
+        let most = 512;
+        let batches = batches(&sequences, 65_536, 16, most);
+        assert_eq!(chunks(&batches).len(), 255 + 65_536 / 16);
+        let windows: Vec<_> = batches.iter().flat_map(|batch| &batch.windows).collect();
+        // One with all sequences, two chunks each, and then the long one alone.
+        assert_eq!(windows[0].sequences, 256);
+        assert_eq!(windows.len(), 1 + (65_536 / 16 - 2_usize).div_ceil(most));
+        assert!(windows.iter().all(|window| window.chunks <= most));
     }
 }
