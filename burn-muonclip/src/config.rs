@@ -43,6 +43,9 @@ pub struct MuonClipConfig {
     /// report as printed does not.
     #[config(default = true)]
     pub nesterov: bool,
+    /// Whether Muon's momentum is kept in bf16 between steps: 2 bytes a parameter instead of 4. On devices that store bf16.
+    #[config(default = false)]
+    pub bf16_momentum: bool,
     /// Steps and coefficients of the orthogonalisation.
     #[config(default = "NewtonSchulzConfig::new()")]
     pub newton_schulz: NewtonSchulzConfig,
@@ -241,6 +244,7 @@ impl MuonClipConfig {
         MuonConfig::new()
             .with_momentum(self.momentum)
             .with_nesterov(self.nesterov)
+            .with_bf16_momentum(self.bf16_momentum)
             .with_newton_schulz(self.newton_schulz.clone())
             .with_update_rms(self.update_rms)
             .with_weight_decay(weight_decay)

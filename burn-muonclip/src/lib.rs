@@ -6,6 +6,7 @@ mod column_blocks;
 mod config;
 pub mod distributed;
 mod error;
+pub mod from_adamw;
 mod fused;
 mod max_logit;
 mod muon;

@@ -28,6 +28,9 @@ pub struct MuonConfig {
     /// between 0.2 and 0.4, so 0.2 lets both share one learning rate.
     #[config(default = 0.2)]
     pub update_rms: f64,
+    /// Whether the momentum is kept in bf16 between steps, for half the memory. Arithmetic stays in f32. Parameters in f64 keep it in f64.
+    #[config(default = false)]
+    pub bf16_momentum: bool,
     /// The matrices that the parameter is taken for, side by side; `None` for one.
     pub column_blocks: Option<ColumnBlocks>,
 }
@@ -56,7 +59,7 @@ impl MuonConfig {
 ///
 /// (Kimi K2, [arXiv:2507.20534](https://arxiv.org/abs/2507.20534), Algorithm 1.) The scale is symmetric in
 /// `n` and `m`, so Burn's `[in, out]` and PyTorch's `[out, in]` give the same update. The matrices of a
-/// stack are independent of each other. Momentum is kept in f32 for 16-bit parameters.
+/// stack are independent of each other. Momentum is kept in f32 for 16-bit parameters, unless it is wanted in bf16.
 ///
 /// # Panics
 /// [`step`](Optimizer::step) panics if the parameter's rank is neither 2 nor 3, or if column blocks do not fit it.
@@ -68,7 +71,7 @@ pub struct Muon {
 /// The momentum of one parameter.
 #[derive(Clone, Debug)]
 pub struct MuonState<const D: usize> {
-    /// Accumulated gradients `M`, shaped like the parameter, f32 (f64 for f64 parameters).
+    /// Accumulated gradients `M`, shaped like the parameter, f32 or bf16 (f64 for f64 parameters).
     pub momentum_buffer: Tensor<D>,
 }
 
@@ -95,7 +98,12 @@ impl<const D: usize> RecordState for MuonState<D> {
 }
 
 impl Muon {
-    /// Adds `grad` to the momentum; returns what is to be orthogonalised, and the new momentum.
+    /// Bytes of momentum for an element of an `f32` parameter.
+    pub(crate) fn momentum_bytes(&self) -> usize {
+        if self.config.bf16_momentum { 2 } else { 4 }
+    }
+
+    /// Adds `grad` to the momentum; returns what is to be orthogonalised, and the new momentum as it is kept.
     ///
     /// `grad` is in the working dtype; `momentum` is brought to it, whatever it was saved in.
     pub(crate) fn accumulate<const D: usize>(
@@ -112,6 +120,10 @@ impl Muon {
             momentum.clone().mul_scalar(mu) + grad
         } else {
             momentum.clone()
+        };
+        let momentum = match momentum.dtype() {
+            DType::F32 if self.config.bf16_momentum => momentum.cast(DType::BF16),
+            _ => momentum,
         };
         (direction, momentum)
     }

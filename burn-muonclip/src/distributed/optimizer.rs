@@ -65,7 +65,7 @@ impl MuonClip {
     /// The same with another way to bring tensors from one worker to another.
     pub fn distributed_by<C: Collective>(self, collective: C) -> DistributedMuonClip<C> {
         let ranks = collective.devices().len();
-        let owners = Owners::new(&self.plan, ranks);
+        let owners = Owners::new(&self, ranks);
         let members = (0..ranks).map(|rank| {
             let mut member = self.clone();
             member.qk_clip = None;

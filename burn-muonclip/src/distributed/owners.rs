@@ -1,8 +1,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use crate::fused::MuonClip;
 use crate::muon::stack_shape;
-use crate::routing::{ParamEntry, ParamPlan, Route};
+use crate::routing::{ParamEntry, Route};
 
 /// Which member owns which parameter.
 ///
@@ -28,7 +29,8 @@ pub struct Share {
 impl Owners {
     /// The costliest matrix first, each to the member with the least to orthogonalise so far; then AdamW's parameters, whose state weighs more
     /// than their arithmetic, the largest first to the member with the least state.
-    pub(super) fn new(plan: &ParamPlan, members: usize) -> Self {
+    pub(super) fn new(optimizer: &MuonClip, members: usize) -> Self {
+        let plan = &optimizer.plan;
         let mut owners = Self {
             by_path: BTreeMap::new(),
             shares: vec![Share::default(); members],
@@ -37,24 +39,26 @@ impl Owners {
         // Stable: what costs the same stays in the order of the module.
         matrices.sort_by_key(|entry| Reverse(flops(entry)));
         for entry in matrices {
-            owners.give(entry, |share| share.newton_schulz_flops);
+            let bytes = optimizer.bytes_an_element(entry.route);
+            owners.give(entry, bytes, |share| share.newton_schulz_flops);
         }
         let mut others: Vec<_> = plan.distinct(Route::AdamW).collect();
         others.sort_by_key(|entry| Reverse(entry.num_elements()));
         for entry in others {
-            owners.give(entry, |share| share.state_bytes);
+            let bytes = optimizer.bytes_an_element(entry.route);
+            owners.give(entry, bytes, |share| share.state_bytes);
         }
         owners
     }
 
     /// To the member with the smallest load, the first of them if there are several.
-    fn give(&mut self, entry: &ParamEntry, load: impl Fn(&Share) -> usize) {
+    fn give(&mut self, entry: &ParamEntry, bytes: usize, load: impl Fn(&Share) -> usize) {
         let ranks = 0..self.shares.len();
         let owner = ranks.min_by_key(|&rank| load(&self.shares[rank]));
         let owner = owner.expect("a group has a member");
         let share = &mut self.shares[owner];
         share.parameters += 1;
-        share.state_bytes += entry.num_elements() * entry.route.state_bytes();
+        share.state_bytes += bytes * entry.num_elements();
         if entry.route == Route::Muon {
             share.newton_schulz_flops += flops(entry);
         }

@@ -15,7 +15,7 @@ use super::write_back::WriteBack;
 use crate::adamw::AuxiliaryAdamW;
 use crate::muon::Muon;
 use crate::qk_clip::QkClip;
-use crate::routing::ParamPlan;
+use crate::routing::{ParamPlan, Route};
 
 /// Muon for the hidden matrices of a module and AdamW for the rest of it, in one step.
 ///
@@ -211,6 +211,14 @@ impl MuonClip {
         self.states.bytes()
     }
 
+    /// Bytes of state for an element of an `f32` parameter.
+    pub(crate) fn bytes_an_element(&self, route: Route) -> usize {
+        match route {
+            Route::Muon => self.muon.momentum_bytes(),
+            Route::AdamW => 8,
+        }
+    }
+
     /// Which optimizer trains which parameter, and why.
     pub fn plan(&self) -> &ParamPlan {
         &self.plan
@@ -218,7 +226,7 @@ impl MuonClip {
 
     /// Parameters and state memory by optimizer.
     pub fn summary(&self) -> Summary {
-        Summary::of(&self.plan)
+        Summary::of(self)
     }
 }
 

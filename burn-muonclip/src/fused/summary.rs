@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use crate::routing::{ParamEntry, ParamPlan, Route};
+use super::MuonClip;
+use crate::routing::{ParamEntry, Route};
 
 /// The parameters that one optimizer trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub struct GroupSummary {
     pub parameters: usize,
     /// Their elements.
     pub elements: usize,
-    /// Bytes of optimizer state once each had a gradient: 4 an element for Muon and 8 for AdamW. Parameters
+    /// Bytes of optimizer state once each had a gradient: 4 an element for Muon (2 in bf16) and 8 for AdamW. Parameters
     /// in f64 need twice as much.
     pub state_bytes: usize,
 }
@@ -27,7 +28,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub(super) fn of(plan: &ParamPlan) -> Self {
+    pub(super) fn of(optimizer: &MuonClip) -> Self {
+        let plan = &optimizer.plan;
         let groups = [Route::Muon, Route::AdamW]
             .map(|route| {
                 let elements = plan.distinct(route).map(ParamEntry::num_elements).sum();
@@ -35,7 +37,7 @@ impl Summary {
                     route,
                     parameters: plan.distinct(route).count(),
                     elements,
-                    state_bytes: route.state_bytes() * elements,
+                    state_bytes: optimizer.bytes_an_element(route) * elements,
                 }
             })
             .to_vec();

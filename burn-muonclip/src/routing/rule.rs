@@ -15,16 +15,6 @@ pub enum Route {
     AdamW,
 }
 
-impl Route {
-    /// Bytes of state for an element of an `f32` parameter.
-    pub(crate) fn state_bytes(self) -> usize {
-        match self {
-            Route::Muon => 4,
-            Route::AdamW => 8,
-        }
-    }
-}
-
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

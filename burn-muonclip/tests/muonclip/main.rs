@@ -1,6 +1,7 @@
 //! Tests of the optimizer: by formula in f64, by contract for both forms, and one for every known fault of
 //! other implementations.
 
+mod bf16_momentum;
 mod border;
 mod column_blocks;
 mod config;

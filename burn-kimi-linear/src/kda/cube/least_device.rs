@@ -35,7 +35,7 @@ fn numbers(shape: &[usize], seed: usize, low: f32, high: f32) -> CubeTensor {
 fn bits(tensor: CubeTensor) -> Vec<u32> {
     assert_eq!(tensor.dtype, DType::F32);
     let data = read_sync(CubeBackend::float_into_data(tensor)).expect("the device answers");
-    let numbers: Vec<f32> = data.to_vec().expect("f32");
+    let numbers: Vec<f32> = data.try_to_vec().expect("f32");
     assert!(numbers.iter().all(|x| x.is_finite()));
     numbers.into_iter().map(f32::to_bits).collect()
 }

@@ -1,0 +1,1 @@
+#![doc = include_str!("../docs/from_adamw.md")]
