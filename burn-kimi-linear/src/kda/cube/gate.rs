@@ -54,19 +54,17 @@ impl From<Preparation> for Preparing {
     }
 }
 
-/// Behind this the curve of softplus is its asymptote in `f32`.
-const LINEAR_ABOVE: f32 = 20.0;
 /// Below this `log(1 + e)` loses digits of `e`, and four terms of its series do not.
 const SERIES_BELOW: f32 = 0.01;
 const THIRD: f32 = 1.0 / 3.0;
 
-/// `log(1 + exp(x))`.
+/// `log(1 + exp(x))`, as `max(x, 0) + log(1 + exp(-|x|))`.
 #[cube]
 fn softplus(x: f32) -> f32 {
-    let e = select(x > LINEAR_ABOVE, LINEAR_ABOVE, x).exp();
+    let e = (-x.abs()).exp();
     let series = e * (1.0 - e * (0.5 - e * (THIRD - e * 0.25)));
     let curved = select(e < SERIES_BELOW, series, (1.0 + e).ln());
-    select(x > LINEAR_ABOVE, x, curved)
+    select(x > 0.0, x, 0.0) + curved
 }
 
 /// Without the exponential of a positive number.
