@@ -1,15 +1,11 @@
 //! The kernels of the CPU backend around delta attention, convolution, gated norm and SwiGLU, against the same from primitive operations in `f64`.
 
 use burn::module::Param;
-use burn::tensor::{DType, Device, Distribution, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use burn_kimi_linear::{GatedRmsNormConfig, ShortConvolutionConfig, swiglu};
 
 use crate::closeness::{assert_close, values};
-
-fn random<const D: usize>(shape: [usize; D], deviation: f64) -> TensorData {
-    let normal = Distribution::Normal(0.0, deviation);
-    Tensor::<D>::random(shape, normal, &Device::flex()).into_data()
-}
+use crate::draws::normal;
 
 /// The inputs in `dtype`, with gradients.
 fn inputs<const D: usize, const N: usize>(data: &[TensorData; N], dtype: DType) -> [Tensor<D>; N] {
@@ -93,9 +89,9 @@ fn convolution_agrees_with_primitive_operations() {
         (2, 6, 9, 5),
     ] {
         let data = [
-            random([batch, tokens, channels], 1.5),
-            random([channels, 1, taps], 0.7),
-            random([batch, taps - 1, channels], 1.0),
+            normal([batch, tokens, channels], 1.5),
+            normal([channels, 1, taps], 0.7),
+            normal([batch, taps - 1, channels], 1.0),
         ];
         for silu in [false, true] {
             let what = format!("B{batch} T{tokens} C{channels} W{taps} silu {silu}");
@@ -111,8 +107,8 @@ fn convolution_agrees_with_primitive_operations() {
 #[test]
 fn gated_norm_agrees_with_primitive_operations() {
     for shape in [[2, 3, 2, 5], [1, 70, 2, 16], [1, 1, 1, 2], [2, 5, 3, 130]] {
-        let data = [random(shape, 2.0), random(shape, 3.0)];
-        let weight = random([shape[3]], 1.0);
+        let data = [normal(shape, 2.0), normal(shape, 3.0)];
+        let weight = normal([shape[3]], 1.0);
         assert_agrees(&format!("{shape:?}"), &data, |[x, gate]: [Tensor<4>; 2]| {
             let mut layer = GatedRmsNormConfig::new(shape[3]).init(&x.device());
             let gamma = Tensor::<1>::from_data(weight.clone(), (&x.device(), DType::F32));
@@ -126,7 +122,7 @@ fn gated_norm_agrees_with_primitive_operations() {
 #[test]
 fn gradient_of_the_norms_weight_agrees_with_primitive_operations() {
     let shape = [2, 50, 3, 20];
-    let (x, gate, weight) = (random(shape, 2.0), random(shape, 1.0), random([20], 1.0));
+    let (x, gate, weight) = (normal(shape, 2.0), normal(shape, 1.0), normal([20], 1.0));
     let gradient = |dtype: DType| {
         let device = Device::flex().autodiff();
         let wide = |data: &TensorData| {
@@ -147,7 +143,7 @@ fn gradient_of_the_norms_weight_agrees_with_primitive_operations() {
 #[test]
 fn swiglu_agrees_with_primitive_operations() {
     for shape in [[1, 1, 1], [2, 3, 5], [3, 100, 130]] {
-        let data = [random(shape, 4.0), random(shape, 1.0)];
+        let data = [normal(shape, 4.0), normal(shape, 1.0)];
         assert_agrees(
             &format!("{shape:?}"),
             &data,
@@ -175,7 +171,7 @@ fn gates_saturate_without_nan() {
 #[test]
 fn views_are_read_by_their_strides() {
     let device = Device::flex();
-    let whole = Tensor::<3>::from_data(random([2, 8, 6], 1.0), &device);
+    let whole = Tensor::<3>::from_data(normal([2, 8, 6], 1.0), &device);
     let framed =
         Tensor::full([2, 10, 9], f32::NAN, &device).slice_assign([0..2, 1..9, 2..8], whole.clone());
     let part = framed.slice([0..2, 1..9, 2..8]);
@@ -199,11 +195,11 @@ fn views_are_read_by_their_strides() {
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     let data = [
-        random([3, 50, 200], 1.0),
-        random([200, 1, 4], 1.0),
-        random([3, 3, 200], 1.0),
+        normal([3, 50, 200], 1.0),
+        normal([200, 1, 4], 1.0),
+        normal([3, 3, 200], 1.0),
     ];
-    let norm = [random([3, 50, 4, 50], 1.0), random([3, 50, 4, 50], 1.0)];
+    let norm = [normal([3, 50, 4, 50], 1.0), normal([3, 50, 4, 50], 1.0)];
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         pool.expect("threads").install(|| {

@@ -1,8 +1,9 @@
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{DType, Device, Distribution, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use burn_kimi_linear::{MultiHeadLatentAttention, MultiHeadLatentAttentionConfig};
 
 use crate::closeness::{assert_close, values};
+use crate::draws::normal_on;
 
 const D_MODEL: usize = 10;
 const HEADS: usize = 2;
@@ -20,7 +21,7 @@ fn layer() -> MultiHeadLatentAttention {
 }
 
 fn random(shape: [usize; 3]) -> Tensor<3> {
-    Tensor::random(shape, Distribution::Normal(0.0, 1.0), &Device::flex())
+    normal_on(shape, &Device::flex())
 }
 
 /// Row vector times Burn's `[in, out]` weight.
@@ -187,7 +188,7 @@ fn nothing_in_gives_nothing_out() {
 fn every_parameter_gets_a_gradient() {
     let device = Device::flex().autodiff();
     let layer = config().init(&device);
-    let x = Tensor::random([2, 5, D_MODEL], Distribution::Normal(0.0, 1.0), &device);
+    let x = normal_on([2, 5, D_MODEL], &device);
     let grads = layer.forward(x).square().sum().backward();
     let grads = burn::optim::GradientsParams::from_grads(grads, &layer);
     assert_eq!(grads.len(), 5);

@@ -1,8 +1,9 @@
 use burn::module::Module;
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{Device, Tensor};
 use burn_kimi_linear::{ForgetGate, KimiDeltaAttention, KimiDeltaAttentionConfig};
 
 use crate::closeness::{assert_close, values};
+use crate::draws::normal_on;
 use crate::engines::{Engine, kernels};
 use crate::layer_oracle::{self, Settings};
 
@@ -71,7 +72,7 @@ fn matches_its_equations() {
 }
 
 fn random(shape: [usize; 3], device: &Device) -> Tensor<3> {
-    Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
+    normal_on(shape, device)
 }
 
 fn step_by_step(layer: &KimiDeltaAttention, x: &Tensor<3>, pieces: &[usize]) -> Tensor<3> {

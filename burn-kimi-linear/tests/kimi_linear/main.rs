@@ -3,6 +3,7 @@
 
 mod closeness;
 mod cpu_layers;
+mod draws;
 mod engines;
 mod gate;
 mod gated_norm;

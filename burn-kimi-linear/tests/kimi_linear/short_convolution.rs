@@ -1,7 +1,8 @@
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{Device, Tensor};
 use burn_kimi_linear::{ShortConvolution, ShortConvolutionConfig};
 
 use crate::closeness::{assert_close, values};
+use crate::draws::normal_on;
 
 const CHANNELS: usize = 3;
 const KERNEL: usize = 4;
@@ -11,7 +12,7 @@ fn layer() -> ShortConvolution {
 }
 
 fn random(shape: [usize; 3]) -> Tensor<3> {
-    Tensor::random(shape, Distribution::Normal(0.0, 1.0), &Device::flex())
+    normal_on(shape, &Device::flex())
 }
 
 #[test]

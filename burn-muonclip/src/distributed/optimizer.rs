@@ -27,7 +27,7 @@ use crate::qk_clip::QkClip;
 ///
 /// let devices = vec![Device::default().autodiff(); 2];
 /// let model: Linear = LinearConfig::new(8, 8).init(&devices[0]);
-/// let optimizer = MuonClipConfig::new().init_fused(&model).unwrap();
+/// let optimizer = MuonClipConfig::new().init_fused(&model);
 /// let mut optimizer = optimizer.distributed(devices.clone());
 ///
 /// // Every worker has a replica, and its part of the batch.
