@@ -226,6 +226,46 @@ fn slots_of_a_pool_are_picked_and_the_others_stay() {
     }
 }
 
+/// And those of the others are what came for them: nothing was done to their states.
+#[test]
+fn gradients_of_slots_that_are_picked_equal_each_alone() {
+    let (offsets, slots) = ([0usize, 17, 17, 50], [4, 0, 2]);
+    for engine in engines() {
+        let all = tensors(&engine, 1, 50, 21).with_state(pool(&engine, 6));
+        let options = engine
+            .options()
+            .with_cumulative_lengths(offsets)
+            .with_slots(slots);
+        let packed = results(&engine, &all, |x| x.run(&options));
+        for slot in 0..6 {
+            let sequence = slots.iter().position(|&picked| picked == slot);
+            let tokens = sequence.map_or(0..0, |n| offsets[n]..offsets[n + 1]);
+            let state = all.state.clone().narrow(0, slot, 1);
+            if tokens.is_empty() {
+                // The loss is a sum of squares.
+                let untouched = values(state);
+                let doubled: Vec<f64> = untouched.iter().map(|x| 2.0 * x).collect();
+                for (name, want) in [("state", untouched), ("dstate", doubled)] {
+                    let of_pool = packed.iter().find(|(found, _)| *found == name).unwrap();
+                    let width = of_pool.1.len() / 6;
+                    let got = &of_pool.1[slot * width..(slot + 1) * width];
+                    assert!(got == want, "{}: {name} of slot {slot}", engine.name);
+                }
+                continue;
+            }
+            let alone = all.cut(0, tokens.start, tokens.len()).with_state(state);
+            let alone = results(&engine, &alone, |x| x.run(&engine.options()));
+            let place = Place {
+                slot,
+                slots: 6,
+                tokens,
+                all_tokens: 50,
+            };
+            place.assert_equals_alone(&engine, &packed, &alone);
+        }
+    }
+}
+
 fn refused(options: KdaOptions, slots: usize) {
     let engine = &engines()[0];
     let x = tensors(engine, 2, 8, 1).with_state(pool(engine, slots));

@@ -2,9 +2,11 @@
 //!
 //! Nothing is saved by the forward pass. The states that enter the windows are computed first, by a walk that keeps only those; then each
 //! window computes its records, walks over them once more for the states that enter its chunks, and back. Scratch memory beyond that of one
-//! window is a state for each.
+//! window is `K V` numbers for each window of a batch, its sequence and value head; see [`super::table`] for how many there are.
 
-use burn::tensor::{DType, Shape};
+use burn::backend::TensorMetadata;
+use burn::backend::ops::{FloatTensorOps, IntTensorOps};
+use burn::tensor::{DType, Shape, TensorData};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::zeros_client;
@@ -34,8 +36,15 @@ pub(super) fn backward(
     };
     let of_a_state = sizes.value_heads * sizes.value_dim * record.width();
     let of_a_record = sizes.value_heads * record.len();
-    let at_once = inputs.limits.chunks_at_once(of_a_state.max(of_a_record));
-    let batches = batches(&inputs.plan.sequences, sizes.tokens, record.chunk, at_once);
+    let of_the_deltas = 2 * sizes.value_heads * record.chunk * sizes.value_dim;
+    let largest = of_a_state.max(of_a_record).max(of_the_deltas);
+    let batches = batches(
+        &inputs.plan.sequences,
+        sizes.tokens,
+        record.chunk,
+        inputs.limits.chunks_at_once(largest),
+        inputs.sequences_at_once(),
+    );
     let chunks: usize = batches
         .iter()
         .flat_map(|batch| &batch.windows)
@@ -96,7 +105,8 @@ impl Pass<'_> {
         let (inputs, record, sizes) = (self.inputs, self.record, self.inputs.sizes);
         let count = batch.sequences * sizes.value_heads;
         let tiles = Tiles::new(inputs.limits, record, sizes.value_dim, count);
-        let entering_windows = self.entering_windows(batch, state, tiles);
+        let state = self.states_of(batch, state);
+        let entering_windows = self.entering_windows(batch, &state, tiles);
         for (window, states) in batch.windows.iter().zip(entering_windows).rev() {
             let places = window.chunks * sizes.value_heads;
             let table = inputs.upload(&window.table);
@@ -104,6 +114,7 @@ impl Pass<'_> {
             let entering = inputs.scratch(places * sizes.value_dim * record.width());
             let leaving = inputs.scratch(places * sizes.value_dim * record.width());
             let deltas = inputs.scratch(2 * places * record.chunk * sizes.value_dim);
+            let of_batch = inputs.upload(&window.table_of_batch());
             let walk = Walk {
                 records: &records,
                 table: &table,
@@ -111,7 +122,11 @@ impl Pass<'_> {
                 tiles,
             };
             let nothing = inputs.nothing_like(&inputs.v);
-            walk.scan(
+            let of_batch = Walk {
+                table: &of_batch,
+                ..walk
+            };
+            of_batch.scan(
                 inputs,
                 &own(states),
                 Keep::Deltas,
@@ -143,6 +158,18 @@ impl Pass<'_> {
         }
     }
 
+    /// The states of the batch's sequences, in its order.
+    fn states_of(&self, batch: &Batch, state: &CubeTensor) -> CubeTensor {
+        let all = state.shape()[0];
+        if batch.slots.iter().copied().eq(0..all as u32) {
+            return state.clone();
+        }
+        let slots: Vec<i32> = batch.slots.iter().map(|&slot| slot as i32).collect();
+        let slots = TensorData::new(slots, [batch.sequences]);
+        let slots = CubeBackend::int_from_data(slots, &state.device);
+        CubeBackend::float_select(state.clone(), 0, slots)
+    }
+
     /// The states before each window.
     fn entering_windows(&self, batch: &Batch, state: &CubeTensor, tiles: Tiles) -> Vec<CubeTensor> {
         let inputs = self.inputs;
@@ -153,7 +180,7 @@ impl Pass<'_> {
         let mut states = vec![state.clone()];
         for window in &batch.windows[..batch.windows.len() - 1] {
             let next = into_contiguous(states[states.len() - 1].copy());
-            let table = inputs.upload(&window.table);
+            let table = inputs.upload(&window.table_of_batch());
             let records = inputs.records(record, window, &table, &self.gates);
             let tiles = Tiles { record, ..tiles };
             let walk = Walk {

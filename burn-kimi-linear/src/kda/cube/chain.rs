@@ -13,7 +13,7 @@ use burn_cubecl::tensor::CubeTensor;
 use burn_kimi_kernels::cube::{address_type, storage};
 use cubecl::prelude::*;
 
-use super::gate::{Form, a_log_gradient, log_decay_gradient};
+use super::gate::{Form, a_log_gradient, log_decay_gradient, sigmoid};
 use super::gradients::result_len;
 use super::inputs::Inputs;
 use super::prepare::SHARES;
@@ -28,6 +28,7 @@ const CHANNELS: usize = 64;
 fn vectors<Q: Float, K: Float, W: Float>(
     records: &[f32],
     gradients: &[f32],
+    beta: &[W],
     table: &[u32],
     q_gradient: &mut [Q],
     k_gradient: &mut [K],
@@ -98,15 +99,13 @@ fn vectors<Q: Float, K: Float, W: Float>(
         }
         for member in range_stepped(share, group, SHARES) {
             let mut value = gradients[(place + member) * result + 3 * vectors + token];
+            let at = (first + token) * value_heads + head * group + member;
             if comptime!(form != Form::Prepared) {
-                let at = (place + member) * comptime!(record.len())
-                    + comptime!(record.strength())
-                    + token;
-                let strength = records[at];
-                value *= strength * (1.0 - strength / write_scale);
+                let x = f32::cast_from(beta[at]);
+                // The other share, `1 - share`, without its cancellation.
+                value *= write_scale * sigmoid(x) * sigmoid(-x);
             }
-            beta_gradient[(first + token) * value_heads + head * group + member] =
-                W::cast_from(value);
+            beta_gradient[at] = W::cast_from(value);
         }
     }
 }
@@ -195,9 +194,10 @@ pub(super) fn launch(
             inputs.client(),
             CubeCount::Static(window.chunks as u32, sizes.heads as u32, 1),
             CubeDim::new_1d((SHARES * record.chunk) as u32),
-            address_type(&[records, gradients, q, k, beta]),
+            address_type(&[records, gradients, &inputs.beta, q, k, beta]),
             records.clone().into_buffer_arg(),
             gradients.clone().into_buffer_arg(),
+            inputs.beta.clone().into_buffer_arg(),
             table.clone().into_buffer_arg(),
             q.clone().into_buffer_arg(),
             k.clone().into_buffer_arg(),

@@ -52,7 +52,8 @@ fn walk(
     let states = own(state);
     let nothing = inputs.scratch(4);
     let gates = (!steps).then(|| gate::pack(inputs));
-    for batch in batches(&inputs.plan.sequences, sizes.tokens, chunk, at_once) {
+    let fill = inputs.sequences_at_once();
+    for batch in batches(&inputs.plan.sequences, sizes.tokens, chunk, at_once, fill) {
         let count = batch.sequences * sizes.value_heads;
         let tiles = Tiles::new(inputs.limits, record, sizes.value_dim, count);
         for window in &batch.windows {

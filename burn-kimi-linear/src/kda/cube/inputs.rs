@@ -94,6 +94,16 @@ impl Inputs {
         &self.v.client
     }
 
+    /// How many sequences keep the device busy.
+    pub(super) fn sequences_at_once(&self) -> usize {
+        let Sizes {
+            value_heads,
+            value_dim,
+            ..
+        } = self.sizes;
+        self.limits.sequences_at_once(value_heads, value_dim)
+    }
+
     /// Whether some tokens are in no sequence.
     pub(super) fn has_padding(&self) -> bool {
         let covered: usize = self

@@ -40,8 +40,10 @@ fn bits(tensor: CubeTensor) -> Vec<u32> {
     numbers.into_iter().map(f32::to_bits).collect()
 }
 
-fn state(slots: usize) -> CubeTensor {
-    numbers(&[slots, VALUE_HEADS, KEY_DIM, VALUE_DIM], 8, -1.0, 1.0)
+/// A slot for each sequence, and one more.
+fn state(sequences: usize) -> CubeTensor {
+    let shape = [sequences + 1, VALUE_HEADS, KEY_DIM, VALUE_DIM];
+    numbers(&shape, 8, -1.0, 1.0)
 }
 
 /// Raw projections of one row of `tokens`, whose sequences have these lengths.
@@ -59,12 +61,13 @@ fn inputs(lengths: &[usize], limits: impl Fn(Limits) -> Limits) -> Inputs {
         state: state(lengths.len()),
     };
     let mut start = 0;
-    let sequences = lengths.iter().enumerate().map(|(slot, &len)| {
+    let sequences = lengths.iter().enumerate().map(|(index, &len)| {
         let sequence = Sequence {
             row: 0,
             start,
             len,
-            slot,
+            // From the last slot to the second.
+            slot: lengths.len() - index,
         };
         start += len;
         sequence
@@ -94,7 +97,7 @@ fn results(lengths: &[usize], limits: impl Fn(Limits) -> Limits) -> Vec<Vec<u32>
         1.0,
     );
     let state_gradient = numbers(
-        &[lengths.len(), VALUE_HEADS, KEY_DIM, VALUE_DIM],
+        &[lengths.len() + 1, VALUE_HEADS, KEY_DIM, VALUE_DIM],
         10,
         -1.0,
         1.0,
@@ -122,11 +125,15 @@ fn memory_for_few_chunks_gives_the_same_bits_in_many_windows() {
         let expected = results(lengths, |limits| limits);
         // So little that a window has one chunk, and then a few.
         for scratch_bytes in [4, 20_000] {
-            let found = results(lengths, |limits| Limits {
-                scratch_bytes,
-                ..limits
-            });
-            assert!(found == expected, "{lengths:?}, {scratch_bytes} bytes");
+            // So many sequences at once that one batch has all, and so few that several have.
+            for multiprocessors in [32, 1] {
+                let found = results(lengths, |limits| Limits {
+                    scratch_bytes,
+                    multiprocessors,
+                    ..limits
+                });
+                assert!(found == expected, "{lengths:?}, {scratch_bytes} bytes");
+            }
         }
     }
 }

@@ -51,6 +51,13 @@ impl Limits {
     pub(super) fn chunks_at_once(self, numbers: usize) -> usize {
         (self.scratch_bytes / (numbers * size_of::<f32>())).max(1)
     }
+
+    /// How many sequences together keep the device busy while they are walked over. More at once would have shorter windows, and each window's states
+    /// have to be kept for the gradients.
+    pub(super) fn sequences_at_once(self, value_heads: usize, value_dim: usize) -> usize {
+        let cubes = value_heads * value_dim.div_ceil(LANES);
+        (4 * self.multiprocessors).div_ceil(cubes)
+    }
 }
 
 /// How the kernels that walk from chunk to chunk divide a state.

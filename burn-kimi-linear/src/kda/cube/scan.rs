@@ -242,6 +242,7 @@ pub(super) fn scan<F: Float, N: Size>(
 }
 
 /// What the walks over a window need to know.
+#[derive(Clone, Copy)]
 pub(super) struct Walk<'a> {
     pub(super) records: &'a CubeTensor,
     pub(super) table: &'a CubeTensor,

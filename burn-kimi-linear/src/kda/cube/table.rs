@@ -22,9 +22,20 @@ pub(super) struct Window {
     pub(super) table: Vec<u32>,
     pub(super) sequences: usize,
     pub(super) chunks: usize,
+    /// The place of each of its sequences in the batch.
+    places: Vec<u32>,
 }
 
 impl Window {
+    /// The same table for states that are those of the batch alone, in its order.
+    pub(super) fn table_of_batch(&self) -> Vec<u32> {
+        let mut table = self.table.clone();
+        for (entry, &place) in table.chunks_mut(SEQUENCE_ENTRY).zip(&self.places) {
+            entry[2] = place;
+        }
+        table
+    }
+
     /// Where the entries of the chunks begin.
     pub(super) fn chunks_at(&self) -> usize {
         self.sequences * SEQUENCE_ENTRY
@@ -34,15 +45,19 @@ impl Window {
 /// The windows of some of the sequences, in the order of time.
 pub(super) struct Batch {
     pub(super) sequences: usize,
+    /// The slots of their states.
+    pub(super) slots: Vec<u32>,
     pub(super) windows: Vec<Window>,
 }
 
-/// Cuts the sequences into batches of windows of at most `most_chunks` chunks.
+/// Cuts the sequences into batches of windows of at most `most_chunks` chunks. A batch has at least `fill` sequences, if there are, and more where all
+/// of them fit in one window.
 pub(super) fn batches(
     sequences: &[Sequence],
     tokens_in_row: usize,
     chunk: usize,
     most_chunks: usize,
+    fill: usize,
 ) -> Vec<Batch> {
     let mut chunks = 0;
     let mut spans = Vec::new();
@@ -58,13 +73,31 @@ pub(super) fn batches(
         spans.push(span);
     }
     let most_chunks = most_chunks.clamp(1, MOST_SEQUENCES);
-    spans
-        .chunks(most_chunks)
-        .map(|spans| Batch {
+    let mut batches = Vec::new();
+    let mut rest = spans.as_slice();
+    while !rest.is_empty() {
+        let (spans, behind) = rest.split_at(members(rest, most_chunks, fill));
+        batches.push(Batch {
             sequences: spans.len(),
+            slots: spans.iter().map(|span| to_u32(span.slot)).collect(),
             windows: windows(spans, most_chunks),
-        })
-        .collect()
+        });
+        rest = behind;
+    }
+    batches
+}
+
+/// How many of the first sequences make up a batch.
+fn members(spans: &[Span], most_chunks: usize, fill: usize) -> usize {
+    let mut chunks = 0;
+    let fitting = spans.iter().take_while(|span| {
+        chunks += span.chunks();
+        chunks <= most_chunks
+    });
+    fitting
+        .count()
+        .max(fill.min(most_chunks))
+        .clamp(1, spans.len())
 }
 
 /// Each window has as many chunks of every sequence that has some left as fit, so one long sequence among many short ones soon has a window
@@ -104,12 +137,14 @@ impl Span {
 fn window(spans: &[Span], range: Range<usize>) -> Window {
     let mut table = Vec::new();
     let mut chunks = Vec::new();
-    for span in spans {
+    let mut places = Vec::new();
+    for (place, span) in spans.iter().enumerate() {
         let end = range.end.min(span.chunks());
         if end <= range.start {
             continue;
         }
         table.extend([chunks.len() / CHUNK_ENTRY, end - range.start, span.slot]);
+        places.push(to_u32(place));
         for index in range.start..end {
             let offset = index * span.chunk;
             let tokens = span.chunk.min(span.tokens - offset);
@@ -123,6 +158,7 @@ fn window(spans: &[Span], range: Range<usize>) -> Window {
         table: table.into_iter().map(to_u32).collect(),
         sequences,
         chunks: count,
+        places,
     }
 }
 
@@ -177,7 +213,7 @@ mod tests {
             (3, 4, 1, 1),
         ];
         for most in 1..8 {
-            let batches = batches(&sequences, 20, 4, most);
+            let batches = batches(&sequences, 20, 4, most, 2);
             let mut found = chunks(&batches);
             for slot in [0, 3] {
                 let of_slot = found.iter().filter(|chunk| chunk.0 == slot);
@@ -195,12 +231,36 @@ mod tests {
         let short = (0..255).map(|row| sequence(row, 0, 1, row));
         let sequences: Vec<_> = short.chain([sequence(255, 0, 65_536, 255)]).collect();
         let most = 512;
-        let batches = batches(&sequences, 65_536, 16, most);
+        let batches = batches(&sequences, 65_536, 16, most, 256);
         assert_eq!(chunks(&batches).len(), 255 + 65_536 / 16);
         let windows: Vec<_> = batches.iter().flat_map(|batch| &batch.windows).collect();
         // One with all sequences, two chunks each, and then the long one alone.
         assert_eq!(windows[0].sequences, 256);
         assert_eq!(windows.len(), 1 + (65_536 / 16 - 2_usize).div_ceil(most));
         assert!(windows.iter().all(|window| window.chunks <= most));
+    }
+
+    #[test]
+    fn a_batch_is_filled_and_no_more_where_one_window_is_too_little() {
+        // Ten of 40 chunks, then ten of one.
+        let long = (0..10).map(|row| sequence(row, 0, 160, 19 - row));
+        let short = (10..20).map(|row| sequence(row, 0, 3, 19 - row));
+        let sequences: Vec<_> = long.chain(short).collect();
+        let batches = batches(&sequences, 160, 4, 64, 3);
+        let sizes: Vec<_> = batches.iter().map(|batch| batch.sequences).collect();
+        assert_eq!(sizes, [3, 3, 3, 11]);
+        assert_eq!(batches[1].slots, [16, 15, 14]);
+        for batch in &batches {
+            for window in &batch.windows {
+                let places = window.table_of_batch();
+                for (of_all, of_batch) in window.table[..window.chunks_at()]
+                    .chunks(SEQUENCE_ENTRY)
+                    .zip(places.chunks(SEQUENCE_ENTRY))
+                {
+                    assert_eq!(of_all[2], batch.slots[of_batch[2] as usize]);
+                    assert_eq!(of_all[..2], of_batch[..2]);
+                }
+            }
+        }
     }
 }
