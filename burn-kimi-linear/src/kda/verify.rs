@@ -57,7 +57,7 @@ pub fn kda_verify_projected(
 }
 
 fn verify(inputs: KdaInputs, options: &KdaOptions) -> (Tensor<4>, KdaSnapshots) {
-    let inputs = inputs.without_gradients();
+    let mut inputs = inputs.without_gradients();
     let [rows, tokens, heads, value_dim] = inputs.v.dims();
     let [_, _, _, key_dim] = inputs.q.dims();
     let whole = |(row, sequence): (usize, &Sequence)| {
@@ -84,6 +84,11 @@ fn verify(inputs: KdaInputs, options: &KdaOptions) -> (Tensor<4>, KdaSnapshots) 
         let dims = [rows, tokens, heads, key_dim, value_dim];
         let after = Tensor::zeros(dims, (&inputs.v.device(), inputs.state.dtype()));
         return (inputs.v.zeros_like(), KdaSnapshots { initial, after });
+    }
+    // The pool stays with the caller: a kernel that got it would have to copy all of it.
+    inputs.state = initial.clone();
+    for (slot, sequence) in inputs.plan.sequences.iter_mut().enumerate() {
+        sequence.slot = slot;
     }
     let path = KdaPath::choose(&inputs.v.device(), inputs.v.dtype(), key_dim, options);
     let (o, after) = match path {
