@@ -27,6 +27,7 @@ mod optimizer;
 mod owners;
 mod pulse;
 mod reduce;
+mod threads;
 mod workers;
 
 pub use collective::{Collective, Transfers};

@@ -1,9 +1,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use burn::tensor::distributed::{ReduceOperation, all_reduce};
 use burn::tensor::{Device, Tensor};
 
+use super::threads::beside_each_other;
 use super::{Collective, Transfers};
 
 /// Adds up by Burn's all-reduce, which is NCCL between CUDA devices, and sends by [`Transfers`].
@@ -44,19 +44,10 @@ impl Collective for Nccl {
         // A ring sends everything twice, but for a member's own part.
         let moved = 2 * (devices.len() - 1) * bytes;
         self.reduced.fetch_add(moved as u64, Ordering::Relaxed);
-        thread::scope(|scope| {
-            let members: Vec<_> = tensors
-                .into_iter()
-                .map(|tensor| {
-                    let sum = || all_reduce(tensor, ReduceOperation::Sum, devices.to_vec());
-                    scope.spawn(move || sum().resolve())
-                })
-                .collect();
-            let mut sums = members.into_iter().map(|member| member.join());
-            sums.nth(root)
-                .expect("the root is a member")
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        let mut sums = beside_each_other(tensors.into_iter(), |tensor| {
+            all_reduce(tensor, ReduceOperation::Sum, devices.to_vec()).resolve()
+        });
+        sums.swap_remove(root)
     }
 
     fn broadcast<const D: usize>(&self, tensor: Tensor<D>, root: usize) -> Vec<Tensor<D>> {

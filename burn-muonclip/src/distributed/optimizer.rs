@@ -1,6 +1,4 @@
 use std::collections::HashMap;
-use std::panic::resume_unwind;
-use std::thread;
 
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::{Module, ParamId};
@@ -9,6 +7,7 @@ use burn::tensor::Device;
 
 use super::broadcast::broadcast;
 use super::reduce::Reduce;
+use super::threads::beside_each_other;
 use super::{Collective, Owners, Transfers};
 use crate::fused::{Gradients, Health, MeasuredSize, MuonClip, StepReport, assess, read};
 use crate::qk_clip::QkClip;
@@ -210,21 +209,6 @@ impl<C: Collective> DistributedMuonClip<C> {
     pub fn last_report(&self) -> Option<&StepReport> {
         self.last_report.as_ref()
     }
-}
-
-/// Runs the jobs on a thread each, and has their results in order. A panic goes on in the caller.
-fn beside_each_other<J: Send, R: Send>(
-    jobs: impl Iterator<Item = J>,
-    work: impl Fn(J) -> R + Sync,
-) -> Vec<R> {
-    thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> = jobs.map(|job| scope.spawn(move || work(job))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
-            .collect()
-    })
 }
 
 impl<C> core::fmt::Debug for DistributedMuonClip<C> {
